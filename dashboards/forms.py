@@ -71,7 +71,7 @@ def form(
         ],
         className="gl-act",
         **{f"data-{name}": value for name, value in attributes.items() if value},
-        **{f"data-{name}": words(f"form.{name}") for name in ("failed", "once")},
+        **{f"data-{name}": words(f"form.{name}") for name in ("failed", "lost", "once")},
         **{"data-working": working or words("form.working")},
     )
 

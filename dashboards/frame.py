@@ -22,7 +22,7 @@ from dashboards.data_version import UNCACHED, AnswerCache, DataVersion
 from dashboards.filters import Address, Filters, Whole, filters_of
 from dashboards.languages import Language, language
 from dashboards.registry import Page, all_pages
-from warehouse.errors import LedgerError
+from warehouse.errors import LedgerError, StoreError
 from warehouse.store import Store, read_sql
 
 log = logging.getLogger(__name__)
@@ -62,8 +62,11 @@ def show(
         data_version = DataVersion.of(store, _scope(principal), cache)
         filters = filters_of(store, search, data_version, rules, whole)
         content = _content(store, page, page in pages, filters, path, words)
-    except LedgerError as error:
+    except StoreError as error:
         content = states.error(str(error), words)
+    except LedgerError as error:
+        own = (filters.address if filters else Address(language=address.language)).href(path)
+        content = states.unanswered(str(error), words, own)
     except Exception:  # shown as a page; Dash would show nothing
         log.exception("a page failed: %s %s", path, search)
         content = states.error(words("state.own_error"), words, "state.failed")

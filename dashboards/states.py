@@ -83,6 +83,19 @@ def error(message: str, words: Language, title: str = "state.error") -> Componen
     )
 
 
+def unanswered(message: str, words: Language, without: str) -> Component:
+    """What the address asks for has no answer; `without`: a link to the page without what is wrong with it."""
+    return html.Section(
+        [
+            html.H1(words("state.unanswered")),
+            html.Pre(message, className="gl-command gl-error"),
+            html.P(dcc.Link(words("state.without"), href=without, className="gl-button")),
+        ],
+        className="gl-message gl-card",
+        role="alert",
+    )
+
+
 def failed(message: str, words: Language) -> Component:
     """A note above a page, a part of which could not be shown."""
     return html.Div([html.Strong(words("state.part_failed")), html.Span(message)], className="gl-failed gl-error")

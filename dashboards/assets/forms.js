@@ -58,6 +58,9 @@
     return body;
   }
 
+  // No answer came, so that nobody knows whether it was done.
+  function lost() { throw Object.assign(new Error(), { isLost: true }); }
+
   // The API's answer: its status and its document.
   async function request(method, path, body) {
     var answer = await fetch("/api/v1" + path, {
@@ -65,8 +68,8 @@
       credentials: "same-origin",
       headers: { "Content-Type": "application/json", Accept: "application/json" },
       body: body && method !== "DELETE" ? JSON.stringify(body) : undefined,
-    });
-    var document = await answer.json();
+    }).catch(lost);
+    var document = await answer.json().catch(lost);  // a proxy's page, in place of a server that is gone
     if (!answer.ok) {
       var why = new Error([document.detail, document.next_step].filter(Boolean).join(". "));
       throw Object.assign(why, { status: answer.status });
@@ -143,7 +146,7 @@
       said.classList.add("gl-refused");
       var refusals = document.getElementById("refusals").dataset[document.documentElement.lang];
       var kind = JSON.parse(refusals || "{}")[error.status];
-      said.textContent = [kind, error.message || form.dataset.failed].filter(Boolean).join(" ");
+      said.textContent = error.isLost ? form.dataset.lost : [kind, error.message || form.dataset.failed].filter(Boolean).join(" ");
     }
     button.disabled = false;
   }, true);
@@ -195,7 +198,7 @@
         var total = sumOf(shown, asked);
         return [shown, "", !shown.length, total, total];
       } catch (error) {
-        return [[], error.message, true, "–", "–"];
+        return [[], error.isLost ? asked.lost : error.message, true, "–", "–"];
       }
     },
 

@@ -102,13 +102,18 @@
     if (!drawn || drawn.address !== address()) return location.reload();
     document.getElementById("lost").hidden = true;
     isLost = false;
-    dash.set_props("tick", { n_intervals: Date.now() });
+    if (!isHeld) dash.set_props("tick", { n_intervals: Date.now() });
   }
 
   setTimeout(look, LOOK_MS);
 
   // Under somebody who types, a page is not drawn again, until they send it or go elsewhere.
-  function hold(isHeld) { dash.set_props("tick", { disabled: isHeld }); }
+  var isHeld = false;
+
+  function hold(held) {
+    isHeld = held;
+    dash.set_props("tick", { disabled: held });
+  }
 
   document.addEventListener("input", function (event) { if (event.target.closest("#page")) hold(true); }, true);
   document.addEventListener("submit", function (event) { if (event.target.closest("#page")) hold(false); });

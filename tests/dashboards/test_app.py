@@ -157,7 +157,25 @@ def test_an_error_of_the_store_is_a_page_with_its_line(store: Store, monkeypatch
         raise StoreError("chdb:///x", "cannot be reached", "Is the server running?")
 
     monkeypatch.setattr("dashboards.frame.filters_of", fail)
-    assert "cannot be reached" in said(store)
+    text = said(store)
+    assert "cannot be reached" in text
+    assert "The store did not respond" in text
+
+
+@pytest.mark.parametrize(
+    ("path", "search", "why"),
+    [
+        ("/changes", "?tenant=vision&against=2026-13", "'2026-13': not a month"),
+        ("/", f"?tenant={'x' * 5000}", "more than 4,096 characters are chosen"),
+    ],
+)
+def test_an_address_without_an_answer_is_no_fault_of_the_store(filled: Store, path: str, search: str, why: str) -> None:
+    text = said(filled, path, search)
+    assert "This address asks for something that has no answer" in text
+    assert why in text
+    assert "The store did not respond" not in text
+    assert "against=" not in text
+    assert ("tenant=vision" in text) == ("vision" in search), "what is not wrong stays"
 
 
 def test_an_unknown_path_is_no_page(store: Store) -> None:

@@ -51,7 +51,10 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         card = parts.card(words("invoices.months"), words("invoices.months_is"), none, close)
         return parts.page(parts.titles(untimed, words, title), card)
     over = [one for one in months if one.state is not MonthState.open and one.period.start < closed.end] or months
-    month = next((one for one in months if one.name == filters.more.get("month")), over[-1])
+    asked = filters.more.get("month") or over[-1].name
+    month = next((one for one in months if one.name == asked), None)
+    if month is None:
+        return _no_such_month(months, untimed, words)
     tenants = {"tenants": list(chosen)}
     sums = store.rows(read_sql(__file__, "by_month"), tenants)
     issued = store.rows(read_sql(__file__, "issued"), {"month": month.name, **tenants})
@@ -74,6 +77,14 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         _issued_card(issued, month, tenants["tenants"], untimed, words),
         emissions_card(month.name, words),
     )
+
+
+def _no_such_month(months: Sequence[Month], filters: Filters, words: Language) -> Component:
+    """Of an address that names another month than the books have, or none: figures of another are no answer to it."""
+    first, last = (words.month(datetime.fromisoformat(f"{one.name}-01")) for one in (months[0], months[-1]))
+    href = filters.href("/invoices", month=months[-1].name)
+    link = dcc.Link(words("state.show", period=last), href=href, className="gl-button")
+    return states.nothing(words("state.other_period"), words("state.other_period_why", first=first, last=last), link)
 
 
 def _sum(rows: Rows, name: str) -> str:
@@ -173,7 +184,8 @@ def _drafts_card(
     done = [row["tenant"] for row in issued if row["document_type"] == "invoice" and row["status"] == "issued"]
     asked = {"month": month.name, "issued": done, "tenants": list(tenants), "nobody": words("no_name"),
              "href": filters.href("/invoices", month=month.name, draft=""), "symbols": SYMBOLS,
-             "incomplete": words("invoices.incomplete"), "complete": words("invoices.complete")}  # fmt: skip
+             "incomplete": words("invoices.incomplete"), "complete": words("invoices.complete"),
+             "lost": words("form.unanswered")}  # fmt: skip
     columns = [
         grids.link("tenant", words("filter.tenant"), words("invoices.draft_link_is"), minimum=110, flex=1.0),
         grids.number("lines", words("invoices.lines"), shape=",d", minimum=70),

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
+from access.current import current
 from alerts.slo.status import BURNING, SeriesStatus
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
@@ -55,8 +56,8 @@ def series_of(store: Store, filters: Filters) -> list[SeriesStatus]:
 
 def _objectives(series: Series, filters: Filters, words: Language) -> tuple[Component, ...]:
     if not series:
-        return (parts.card(words("slo.objectives"), words("slo.objectives_is"),
-                           states.nothing_here(words("slo.no_objectives"))),)  # fmt: skip
+        said = "slo.none_chosen" if filters.address.chosen or not current().sees_all else "slo.no_objectives"
+        return (parts.card(words("slo.objectives"), words("slo.objectives_is"), states.nothing_here(words(said))),)
     known = [one for one in series if one.budget_left is not None]
     chart = (
         parts.graph(

@@ -187,3 +187,42 @@ RECORDED = """() => {
   window.told = [];
   dash_clientside.set_props = (...said) => { told.push(said); tell(...said); };
 }"""
+
+
+def test_of_a_change_without_an_answer_nobody_knows_whether_it_was_made(url: str, opened: Any) -> None:
+    from playwright.sync_api import expect
+
+    with tab(opened) as (page, wrong):
+        page.goto(f"{url}/invoices?lang=zh")
+        form = page.locator("form.gl-act", has_text="立即结账")
+        for lose in (lambda one: one.abort(), lambda one: one.fulfill(status=502, body="<h1>Bad Gateway</h1>")):
+            page.route("**/api/v1/close", lose)
+            form.get_by_role("button").click()
+            expect(form.locator(".gl-refused")).to_have_text(re.compile("^服务器没有响应，操作可能已经完成"))
+            expect(form.get_by_role("button")).to_be_enabled()
+            page.unroute("**/api/v1/close")
+        assert all("Failed to load resource" in one for one in wrong), wrong
+
+
+def test_a_server_that_comes_back_draws_no_page_under_somebody_who_types(url: str, opened: Any) -> None:
+    from playwright.sync_api import expect
+
+    with tab(opened) as (page, _):
+        page.goto(f"{url}/alerts?{DAY}")
+        expect(page.locator("h1")).to_have_text("Alerts")
+        page.evaluate("document.getElementById('page').appendChild(document.createElement('input')).id = 'typed'")
+        drawn: list[str] = []
+        page.on("request", lambda one: drawn.append(one.url) if "_dash-update-component" in one.url else None)
+        for text, redraws in (("a no", 0), ("", 1)):
+            if text:
+                page.locator("#typed").press_sequentially(text)
+            else:  # as a page that is drawn, or a form that is sent
+                page.evaluate("dash_clientside.gl.meta({title: 'Alerts', lang: 'en', zone: 'UTC', period: ''})")
+            drawn.clear()
+            page.route("**/healthz", lambda route: route.abort())
+            expect(page.locator("#lost")).to_be_visible()
+            page.unroute("**/healthz")
+            expect(page.locator("#lost")).to_be_hidden()
+            until(lambda wanted=redraws: len(drawn) >= wanted)
+            page.wait_for_timeout(300)
+            assert len(drawn) == redraws

@@ -171,6 +171,14 @@ def test_a_line_is_explained_by_its_rule_and_allocations(house: Store) -> None:
     assert "2 Oct, 23:00" in page(house, ANALYST, "/invoices?number=GL-2026-00001&line=1&by=hour")
 
 
+@pytest.mark.parametrize("month", ["2031-05", "2026-13", "<b>"])
+def test_another_month_than_the_books_have_is_not_answered_with_the_figures_of_one(house: Store, month: str) -> None:
+    text = str(invoices.layout(house, filters_of(house, f"?month={month}"), language("en")))
+    assert "No closed hours in this period" in text
+    assert "Drafts" not in text
+    assert "month=2026-1" in text, "a link to one that they have"
+
+
 def test_a_tenant_sees_its_own_invoices_and_no_other_s_prices(house: Store) -> None:
     text = page(house, VISION, "/invoices?month=2026-10")
     assert "€96.00" in text

@@ -68,6 +68,16 @@ def test_objectives_stand_as_their_points_say(house: Store) -> None:
     assert {one.tenant for one in slo.series_of(house, filters_of(house, f"?{DAY}&tenant=vision"))} == {"vision"}
 
 
+def test_objectives_that_the_filters_leave_out_are_not_said_to_be_absent(house: Store) -> None:
+    text = str(slo.layout(house, filters_of(house, f"?{DAY}&tenant=nobody"), EN))
+    assert "No objective in force covers these tenants and clusters" in text
+    assert "slo apply" not in text
+    everything = filters_of(house, f"?{DAY}")
+    assert "slo apply" in str(slo._objectives([], everything, EN)), "where there are none"
+    set_current(TENANT)
+    assert "slo apply" not in str(slo._objectives([], everything, EN)), "a tenant cannot apply any"
+
+
 def test_interference_is_an_episode_with_a_victim_that_leads_to_its_workload(house: Store) -> None:
     text = str(interference.interference_part(house, filters_of(house, f"?{DAY}"), EN))
     assert "/workloads?period=2026-10-02&workload=w-vision" in text
