@@ -249,7 +249,9 @@ def daily_costs(store: Store, period: Period) -> tuple[list[DayCost], str | None
         cost = None if row["unpriced"] else Scale.of([row["device_units"]]).money(row["cost"])
         before = found.get(key, Fraction(0))
         found[key] = None if cost is None or before is None else before + cost
-    first: dict[Subject, date] = {Subject(UNALLOCATED): min(days)} if days else {}
+    # Who may not see the platform has no row of it, which are no days of it that cost nothing.
+    sees_platform = any(row["is_platform"] for row in rows) or store.value(read_sql(__file__, "capacity/sees_all"))
+    first: dict[Subject, date] = {Subject(UNALLOCATED): min(days)} if days and sees_platform else {}
     for subject, day in found:
         first[subject] = min(first.get(subject, day), day)
     costs = []

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from access.principal import Principal
+from access.roles import Role
+from access.scope import Stores
 from billing.insights.anomalies import AnomalyReport, anomalies
 from billing.insights.efficiency import efficiency
 from billing.insights.holders import Rules, read_holders
@@ -584,6 +587,15 @@ def test_a_day_far_above_the_fortnight_before_is_flagged(books: Store) -> None:
     # Seven days each of a tenant and the platform come first.
     assert report.reasons() == {"fewer than 7 days of history": 14}
     assert report.judged == 16
+
+
+def test_who_sees_a_tenant_alone_has_no_days_of_the_platform(books: Store) -> None:
+    judged(books, history([*["100"] * 14, "300"]), 15)
+    vera = Principal("vera", frozenset({Role.tenant}), frozenset({"physics"}))
+    with Stores(books).scoped_to(vera) as hers:
+        report = anomalies(hers)
+    assert flags(report) == [("2026-09-15", "physics", "high")]
+    assert (report.judged, {one.subject for one in report.not_judged}) == (8, {"tenant"})
 
 
 @pytest.mark.parametrize(("cost", "direction"), [("117.5", None), ("117.6", "high"), ("82.5", None), ("82.4", "low")])
