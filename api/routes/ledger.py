@@ -14,7 +14,7 @@ from api.paging import Limit, Offset, next_page, part
 from api.strict import StrictRoute
 from api.values import closed_span
 from billing.energy.report import energy_report
-from billing.insights.anomalies import THRESHOLD, anomalies
+from billing.insights.anomalies import THRESHOLD, Subject, anomalies
 from billing.insights.changes import changes
 from billing.insights.efficiency import efficiency
 from billing.insights.holders import Rules
@@ -165,8 +165,8 @@ def anomalies_(
         timezone=report.timezone,
         currency=report.currency,
         threshold=report.threshold,
-        judged=report.judged,
-        not_judged=len(report.not_judged),
+        judged=report.judged if tenant is None else report.judged_of.get(Subject("tenant", tenant), 0),
+        not_judged=len(_of(report.not_judged, tenant)),
         anomalies=[documents.Anomaly(**one.document()) for one in seen],
     )
 

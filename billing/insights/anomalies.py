@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -124,7 +124,8 @@ class NotJudged:
 
 @dataclass(frozen=True)
 class AnomalyReport:
-    """The answer, in the order of days. `judged` counts days of a subject; `closed` is None if nothing is closed."""
+    """The answer, in the order of days. `judged` counts days of a subject, `judged_of` those of each; `closed` is None
+    if nothing is closed."""
 
     closed: Closed | None
     timezone: str
@@ -133,6 +134,7 @@ class AnomalyReport:
     judged: int
     flagged: tuple[Anomaly, ...]
     not_judged: tuple[NotJudged, ...]
+    judged_of: Mapping[Subject, int] = field(default_factory=dict)
 
     def reasons(self) -> dict[str, int]:
         """How many days of a subject were not judged, by reason."""
@@ -164,18 +166,18 @@ def anomalies(store: Store, period: Period | None = None, threshold: Decimal = T
     first, last = (moment.astimezone(ZoneInfo(zone)).date() for moment in (period.start, period.end - _MOMENT))
     whole = Period(_day(first - timedelta(weeks=WEEKS), zone).start, _day(last, zone).end)
     costs, currency = daily_costs(store, whole)
-    flagged, not_judged, judged = [], [], 0
+    flagged, not_judged, judged = [], [], Counter[Subject]()
     for cost, found in judgements(costs, first, threshold):
         if isinstance(found, str):
             not_judged.append(NotJudged(cost.day, cost.subject.kind, cost.subject.tenant, found))
             continue
-        judged += 1
+        judged[cost.subject] += 1
         if abs(found.score) > threshold and cost.cost is not None:
             flagged.append(_anomaly(cost, cost.cost, found, currency))
     flagged.sort(key=_order)
     not_judged.sort(key=lambda one: (one.day, one.subject, one.tenant))
     explained = _with_contributors(store, flagged, whole, zone)
-    return AnomalyReport(closed, zone, currency, threshold, judged, explained, tuple(not_judged))
+    return AnomalyReport(closed, zone, currency, threshold, judged.total(), explained, tuple(not_judged), judged)
 
 
 def judgements(

@@ -160,7 +160,12 @@ def test_the_client_reads_what_the_server_says(served_site: Site, tmp_path: Path
         savings = client.savings("2026-10")
         assert savings.period.start == ledger.period.start
         assert savings.waste and savings.waste.unallocated_cost is not None
-        assert client.anomalies().judged > 0
+        everybody = client.anomalies()
+        assert everybody.judged > 0
+        alone = [client.anomalies(tenant=one) for one in ("speech", "vision")]
+        assert sum(one.judged for one in alone) < everybody.judged, "the platform's days are among all"
+        days = {one.judged + one.not_judged for one in alone}
+        assert 2 * max(days) < everybody.judged + everybody.not_judged
         assert [one.pool for one in client.platform("2026-10")] == ["train"]
         assert client.rate_card().card["currency"] == "EUR"
         assert [one.rules for one in client.rate_cards()] == [2]
