@@ -80,7 +80,7 @@ WITH
                 NULL, a.partition_profile, if(a.reported_tenant != '', a.reported_tenant, a.tenant), NULL,
                 toNullable(a.units / greatest(1, d.units))
             FROM allocations AS a
-            ASOF LEFT JOIN (SELECT cluster, device_id, ts, units FROM devices) AS d
+            ASOF LEFT JOIN (SELECT cluster, device_id, ts, max((state, devices.units)).2 AS units FROM devices GROUP BY cluster, device_id, ts) AS d
                 ON a.cluster = d.cluster AND a.device_id = d.device_id AND a.start_at >= d.ts
             WHERE a.workload_id != '' AND a.start_at < {until:DateTime64(3, 'UTC')}
                 AND (a.end_at IS NULL OR a.end_at > {since:DateTime64(3, 'UTC')})
@@ -142,7 +142,7 @@ WITH
     ),
     kind AS
     (
-        SELECT cluster, device_id, argMax(model, ts) AS model, max(units) AS most_units
+        SELECT cluster, device_id, argMax(model, (ts, state, units, model)) AS model, max(units) AS most_units
         FROM devices GROUP BY cluster, device_id
     ),
     there AS

@@ -12,8 +12,9 @@
 WITH
     inventory AS
     (
-        SELECT cluster, device_id, argMax(d.units, ts) AS units, arraySort(groupArray((ts, d.units))) AS history,
-            argMax(state, ts) = 'removed' AS is_removed
+        SELECT cluster, device_id, argMax(d.units, (ts, d.state, d.units)) AS units,
+            arrayMap(one -> (one.1, one.3), arraySort(groupArray((ts, d.state, d.units)))) AS history,
+            argMax(state, (ts, state)) = 'removed' AS is_removed
         FROM devices AS d
         WHERE ts <= {at:DateTime64(3, 'UTC')}
         GROUP BY cluster, device_id

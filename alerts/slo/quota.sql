@@ -21,7 +21,7 @@ WITH
             toUnixTimestamp64Milli(a.start_at) AS start_ms,
             if(a.end_at IS NULL, until_ms, toUnixTimestamp64Milli(assumeNotNull(a.end_at))) AS end_ms
         FROM allocations AS a
-        ASOF LEFT JOIN (SELECT cluster, device_id, ts, units FROM devices) AS d
+        ASOF LEFT JOIN (SELECT cluster, device_id, ts, max((state, devices.units)).2 AS units FROM devices GROUP BY cluster, device_id, ts) AS d
             ON a.cluster = d.cluster AND a.device_id = d.device_id AND a.start_at >= d.ts
         WHERE a.start_at < {until:DateTime64(3, 'UTC')} AND (a.end_at IS NULL OR a.end_at > {since:DateTime64(3, 'UTC')})
     ),
@@ -29,9 +29,9 @@ WITH
     (
         SELECT
             cluster,
-            argMaxIf(tenant, ts, tenant != '') AS tenant,
-            argMaxIf(queue, ts, queue != '') AS queue,
-            argMaxIf(reason, ts, event = 'submitted') AS reason,
+            argMaxIf(tenant, (ts, tenant), tenant != '') AS tenant,
+            argMaxIf(queue, (ts, queue), queue != '') AS queue,
+            argMaxIf(reason, (ts, reason), event = 'submitted') AS reason,
             ifNull(max(events.gpus), 0) AS gpus,
             toUnixTimestamp64Milli(minIf(ts, event = 'submitted')) AS start_ms,
             minOrNullIf(ts, event != 'submitted' AND event != 'suspended') AS through

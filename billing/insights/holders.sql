@@ -96,7 +96,7 @@ WITH
     ),
     memory AS
     (
-        SELECT cluster, device_id, argMax(memory_bytes, ts) AS memory_bytes FROM devices GROUP BY cluster, device_id
+        SELECT cluster, device_id, argMax(memory_bytes, (ts, state, units, model, pool, node, vendor, memory_bytes)) AS memory_bytes FROM devices GROUP BY cluster, device_id
     )
 SELECT
     cluster, allocation_id, device_id, partition_id, device_units, tenant, project, queue, workload_id, node, model, pool,

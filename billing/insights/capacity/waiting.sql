@@ -13,7 +13,7 @@ WITH
     toUnixTimestamp64Milli({end:DateTime64(3,'UTC')}) AS end_ms,
     kinds AS
     (
-        SELECT cluster, device_id, argMax((pool, model), ts) AS kind, row_number() OVER (ORDER BY cluster, device_id) AS place
+        SELECT cluster, device_id, argMax((pool, model), (ts, state, units, model, pool)) AS kind, row_number() OVER (ORDER BY cluster, device_id) AS place
         FROM devices WHERE ts < {end:DateTime64(3,'UTC')} GROUP BY cluster, device_id
     ),
     places AS

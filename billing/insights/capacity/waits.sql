@@ -15,7 +15,7 @@ WITH
     kinds AS
     (
         SELECT
-            cluster, device_id, argMax((pool, model, units), ts) AS kind, row_number() OVER (ORDER BY cluster, device_id) AS place
+            cluster, device_id, argMax((pool, model, units), (ts, state, units, model, pool)) AS kind, row_number() OVER (ORDER BY cluster, device_id) AS place
         FROM devices WHERE ts < {end:DateTime64(3,'UTC')} GROUP BY cluster, device_id
     ),
     placed AS

@@ -57,7 +57,7 @@ FROM
     ) AS h
     LEFT JOIN
     (
-        SELECT cluster, allocation_id, device_id, partition_id, argMax(e.partition_profile, ts) AS partition_profile
+        SELECT cluster, allocation_id, device_id, partition_id, argMax(e.partition_profile, (ts, e.partition_profile)) AS partition_profile
         FROM events AS e
         WHERE ts <= {at:DateTime64(3,'UTC')} AND event IN ('started', 'resized', 'resumed') AND e.partition_profile != ''
         GROUP BY cluster, allocation_id, device_id, partition_id

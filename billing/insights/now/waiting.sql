@@ -22,7 +22,8 @@ FROM
             min(ts) AS since,
             max(ts) AS reported_at,
             argMax((toString(e.workload_id), toString(e.tenant), toString(e.project), toString(e.queue), e.priority, e.gpus,
-                toString(e.reason), toString(e.message)), (ts, e.reason)) AS newest
+                toString(e.reason), toString(e.message)), (ts, cityHash64(e.workload_id, e.tenant, e.project, e.queue, e.reason, e.message,
+                    isNull(e.priority), ifNull(e.priority, 0), isNull(e.gpus), ifNull(e.gpus, 0)))) AS newest
         FROM visible_events AS e
         WHERE ts >= {start:DateTime64(3,'UTC')} - INTERVAL 62 DAY AND ts < {end:DateTime64(3,'UTC')}
             AND event = 'submitted'

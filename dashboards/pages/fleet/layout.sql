@@ -6,7 +6,7 @@ SELECT
     a.workload_id AS workload_id, a.tenant AS tenant, a.partition_id AS partition_id,
     a.partition_profile AS partition_profile, a.units AS units
 FROM (
-    SELECT cluster, device_id, argMax((v.node, v.model, v.units, v.pool), v.ts) AS reported,
+    SELECT cluster, device_id, argMax((v.node, v.model, v.units, v.pool), (v.ts, v.state, v.units, v.model, v.pool, v.node)) AS reported,
         reported.1 AS node, reported.2 AS model, reported.3 AS units, reported.4 AS pool
     FROM devices AS v
     WHERE v.ts < {until:DateTime64(3,'UTC')}

@@ -4,7 +4,7 @@
 SELECT cluster, device_id, max(reported) AS state, sum(found) AS errors
 FROM
 (
-    SELECT cluster, device_id, argMax(toString(v.state), v.ts) AS reported, 0 AS found
+    SELECT cluster, device_id, toString(argMax(v.state, (v.ts, v.state))) AS reported, 0 AS found
     FROM devices AS v
     WHERE v.ts < {end:DateTime64(3,'UTC')} AND ({device:String} = '' OR device_id = {device:String})
     GROUP BY cluster, device_id
