@@ -61,6 +61,9 @@ NOT_SYNCED = "fsync_metadata = 0"
 BEFORE = frozenset(range(1, 31))
 """Numbers of the migrations of before the first release."""
 UPGRADE = "upgrades/0030"
+TURNS = 111
+"""The migration of the table by which servers take turns, also at migrating."""
+SCRATCH = "scratch_"
 MOVED_OUT = ("access_users", "access_tokens", "saved_queries")
 """Tables of before the first release whose rows live in the access store now, which copies them (access/upgrade.py)."""
 UNKNOWN_EXCEPTION = 1002
@@ -286,7 +289,7 @@ class Store:
     @contextlib.contextmanager
     def scratch(self) -> Iterator[Store]:
         """An empty temporary store with the same schema, beside this one; dropped at the end of the block."""
-        name = f"scratch_{uuid.uuid4().hex}"
+        name = f"{SCRATCH}{uuid.uuid4().hex}"
         store = self.another(name)
         try:
             store.forgo_durability()
@@ -715,28 +718,53 @@ def migrate(store: Store, cluster: str = "") -> list[str]:
     tables `_upgrade` changes, goes through the same migrations.
 
     A migration's statements are all IF NOT EXISTS or otherwise repeatable, so one that a kill cut short is run again.
+    Of several servers that start at the same moment one applies them, and the others wait for it.
     """
     if isinstance(store, ServedStore):
         store.check_schema()
         return []
     is_new = _begin(store, cluster)
-    done = {row["number"] for row in store.rows("SELECT number FROM schema_migrations")}
+    known, done = {number for number, _, _ in migrations()}, _applied(store)
     if is_new and done:
         step = "Name a node that has it first in --store: init creates it on this one, too"
         raise StoreError(store.url, f"the node that answers lacks the store that cluster {cluster} has", step)
-    known = {number for number, _, _ in migrations()}
     if done - known - BEFORE:
         raise StoreError(
             store.url,
             f"its schema (migration {max(done):04d}) is newer than this gpuledger",
             "Upgrade gpuledger",
         )
-    if done & BEFORE and not done & known:
-        _upgrade(store, done)
+    if known <= done:
+        drop_leftovers(store)
+        return []
+    _refuse_too_old(store, done)
+    with _migrating(store) as held:
+        return _apply(store, _applied(store), held)
+
+
+def _applied(store: Store) -> set[int]:
+    return {row["number"] for row in store.rows("SELECT number FROM schema_migrations")}
+
+
+@contextlib.contextmanager
+def _migrating(store: Store) -> Iterator[Held]:
+    """The turn of whoever applies migrations. One of them copies a table and exchanges it with its copy."""
+    if not isinstance(store, ServerStore) or store.database.startswith(SCRATCH):
+        yield Held()  # nobody else has it
+        return
+    define(store, next(text for number, _, text in migrations() if number == TURNS))
+    with store.turn("migrating") as held:
+        yield held
+
+
+def _apply(store: Store, done: set[int], held: Held) -> list[str]:
+    if done & BEFORE and not done - BEFORE:
+        _upgrade(store)
     applied: dict[int, str] = {}
     try:
         for number, name, text in migrations():
             if number not in done:
+                held.check()
                 define(store, text)
                 applied[number] = name
         if applied:
@@ -745,7 +773,7 @@ def migrate(store: Store, cluster: str = "") -> list[str]:
         if applied:
             done_now = {"numbers": list(applied), "names": list(applied.values())}
             store.command(read_sql(__file__, "migrated"), done_now)
-    if len(applied) < len(known):  # not of a new store
+    if done:  # not of a new store
         drop_leftovers(store)
     return [*applied.values()]
 
@@ -783,14 +811,17 @@ def define(store: Store, text: str) -> None:
     store.script_everywhere(text)
 
 
-def _upgrade(store: Store, done: set[int]) -> None:
-    """Brings the tables of a store of before the first release to what its migrations make; those do the rest."""
-    if BEFORE - done:
+def _refuse_too_old(store: Store, done: set[int]) -> None:
+    if done & BEFORE and not done - BEFORE and BEFORE - done:
         raise StoreError(
             store.url,
             f"its schema (migration {max(done):04d}) is older than any that can be upgraded",
             f"Open it once with a gpuledger whose schema is {max(BEFORE):04d}",
         )
+
+
+def _upgrade(store: Store) -> None:
+    """Brings the tables of a store of before the first release to what its migrations make; those do the rest."""
     store.script(read_sql(__file__, UPGRADE))
     _drop_empty(store, MOVED_OUT)
 

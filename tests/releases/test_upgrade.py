@@ -64,13 +64,16 @@ def copied(folder: Path, to: Path) -> Path:
     return to
 
 
-@pytest.fixture(scope="module", params=RELEASES, ids=[path.name.removesuffix(".tar.xz") for path in RELEASES])
-def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("release")
-    with tarfile.open(request.param) as tar:
+def unpacked(archive: Path, folder: Path) -> Path:
+    with tarfile.open(archive) as tar:
         # Debian 12's own Python 3.11.2 has no filters yet, and later ones warn without one.
         tar.extractall(folder, **({"filter": "tar"} if hasattr(tarfile, "tar_filter") else {}))
     return folder
+
+
+@pytest.fixture(scope="module", params=RELEASES, ids=[path.name.removesuffix(".tar.xz") for path in RELEASES])
+def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpacked(request.param, tmp_path_factory.mktemp("release"))
 
 
 @pytest.fixture(scope="module")
