@@ -4,6 +4,7 @@ An installation puts only this package into site-packages, so that it does not c
 `scheduler` or `alerts`. The lower floors are then in `gpuledger/floors`, which only this process adds to its path.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ FLOORS = Path(__file__).parent / "floors"
 
 
 def main() -> None:
+    _have_streams()
     _find_floors()
     with _quiet_if_interrupted():
         from gpuledger.cli import main as run
@@ -23,6 +25,7 @@ def main() -> None:
 
 def kubectl() -> None:
     """kubectl finds it by its name: `kubectl gpuledger`."""
+    _have_streams()
     _find_floors()
     with _quiet_if_interrupted():
         from gpuledger.cli import run
@@ -43,6 +46,18 @@ def _quiet_if_interrupted() -> Iterator[None]:
     except KeyboardInterrupt:
         sys.stderr.write("gpuledger: interrupted; nothing was begun\n")
         sys.exit(130)
+
+
+def _have_streams() -> None:
+    """What a parent closed goes nowhere. Else the next file that is opened gets its number: what is printed would be
+    written into that one."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
 
 
 def _find_floors() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from billing.periods import parse_period
 from gpuledger import output
 from gpuledger.cli import build, run
 from gpuledger.options import Format
+from tests.conftest import REPO
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 
@@ -105,3 +108,12 @@ def test_of_a_month_in_which_the_inventory_begins_no_hour_is_said_to_be_open() -
     assert Closed(month, 744, 95, books).note().startswith("only 95 of 744 hours are closed")
     until = parse_period("2026-10-28..2026-10-31", "UTC")
     assert Closed(month, 744, 72, until).note().startswith("only 72 of 744 hours are closed")
+
+
+def test_a_command_whose_outputs_are_closed_does_what_it_is_asked(tmp_path: Path) -> None:
+    """As found: `doctor >&-` ended with two tracebacks; a file that it opened had the number of its standard output."""
+    fresh_store(tmp_path / "store").close()
+    command = f"exec {sys.executable} -m gpuledger doctor --store chdb://{tmp_path / 'store'} "
+    for closed in (">&-", "<&- >&- 2>&-"):
+        done = subprocess.run(["sh", "-c", command + closed], capture_output=True, text=True, check=False, cwd=REPO)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

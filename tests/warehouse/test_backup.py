@@ -445,6 +445,17 @@ def test_a_folder_takes_no_backup_of_another_store(tmp_path: Path, folder: Path)
     assert made_again.store == made.store
 
 
+def test_a_backup_is_no_store_and_is_not_written_to(tmp_path: Path, folder: Path) -> None:
+    """As found: `verify --store` of a backup made a store in it, and said that its books balance."""
+    fresh_store(tmp_path / "store").close()
+    with opened(tmp_path / "store", folder) as store:
+        made = back_up(store, NOW, nobody_writing)
+    before = sorted(folder.rglob("*"))
+    for path, what in ((folder, "holds backups"), (folder / made.name, "a backup"), (folder / made.whole, "a backup")):
+        assert what in refused("verify --store", f"chdb://{path}")
+    assert sorted(folder.rglob("*")) == before
+
+
 def test_no_store_is_made_by_backing_it_up(tmp_path: Path, folder: Path) -> None:
     found = CliRunner().invoke(build(), ["backup", str(folder), "--store", f"chdb://{tmp_path / 'typo'}"])
     assert isinstance(found.exception, LedgerError)
