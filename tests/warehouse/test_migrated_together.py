@@ -39,7 +39,7 @@ def test_servers_that_start_together_make_a_new_store_once(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("release", RELEASES, ids=[path.name.removesuffix(".tar.xz") for path in RELEASES])
 def test_servers_that_start_together_upgrade_a_store_once(tmp_path: Path, release: Path) -> None:
-    """As found: two that copied a table at the same time dropped each other's copy, or filled it twice."""
+    """Two that copy a table at the same time would drop each other's copy, or fill it twice."""
     with served(unpacked(release, tmp_path) / "store") as url:
         with open_store(url) as store:
             before = store.rows(COPIED)
