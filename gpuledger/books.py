@@ -27,7 +27,7 @@ import typer
 from gpuledger.output import say
 from warehouse.errors import LedgerError
 from warehouse.instants import rfc3339
-from warehouse.store import Store, migrate, migrations, open_store
+from warehouse.store import Store, embedded_path, migrate, migrations, open_store, refuse_backups
 
 if TYPE_CHECKING:
     from access.principal import Principal
@@ -169,6 +169,18 @@ def refuse_served(store: str, why: str, next_step: str) -> None:
     """Errors: LedgerError if `--store` names a server: why the command does not work over it, and what to do."""
     if served(store):
         raise LedgerError(f"--store {store}", f"a server holds this store, {why}", next_step)
+
+
+def refuse_absent(store: str, wanted: str) -> None:
+    """Errors: LedgerError if `--store` names an embedded store that is not there: in a mistyped one all is well.
+
+    wanted: what is to be done to it, as in "copied".
+    """
+    if store.startswith("chdb:///") or not store:
+        path = embedded_path(store)
+        refuse_backups(path)
+        if not (path / "engine").is_dir():
+            raise LedgerError(f"store {path}", "is not there", f"Name the store that is to be {wanted} with --store")
 
 
 def refuse_records(store: str, instead: str = PUSH) -> None:

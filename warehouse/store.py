@@ -847,7 +847,7 @@ def split_statements(text: str) -> list[str]:
     return [statement for statement in [*statements, current.strip()] if statement]
 
 
-def _refuse_backups(path: Path) -> None:
+def refuse_backups(path: Path) -> None:
     """Errors: StoreError for a folder of backups, or one of them: the engine would write into it."""
     is_one = any((path / name).exists() for name in ("manifest.json", "SHA256SUMS"))
     if is_one or (not (path / "engine").exists() and next(path.glob("*/manifest.json"), None)):
@@ -857,7 +857,7 @@ def _refuse_backups(path: Path) -> None:
 
 def _hold(path: Path) -> Any:
     """Takes the lock of an embedded store and writes our name into it."""
-    _refuse_backups(path)
+    refuse_backups(path)
     words = Path("/proc/self/cmdline").read_text(encoding="utf-8", errors="replace").replace("\0", " ")
     command = textwrap.shorten(words, 300, placeholder=" …")  # with its --port, which whoever finds it held needs
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%SZ")

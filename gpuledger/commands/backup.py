@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gpuledger import options
-from gpuledger.books import client, served
+from gpuledger.books import client, refuse_absent, served
 from gpuledger.output import print_rows, say
 from warehouse.errors import LedgerError
 from warehouse.instants import rfc3339
@@ -280,10 +280,7 @@ def _made(store: str, folder: Path | None, whole: bool, check: bool) -> document
     from billing.writers import nobody_writing
     from warehouse.backup import back_up
 
-    if store.startswith("chdb://") or not store:
-        path = embedded_path(store)
-        if not (path / "engine").is_dir():
-            raise LedgerError(f"store {path}", "is not there", "Name the store that is to be copied with --store")
+    refuse_absent(store, "copied")
     with open_store(store, folder) as opened:
         migrate(opened)
         return back_up(opened, datetime.now(UTC), nobody_writing, whole, check)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpuledger import options
-from gpuledger.books import open_books, served
+from gpuledger.books import open_books, refuse_absent, served
 from gpuledger.output import print_json, print_rows, say
 from gpuledger.progress import bar
 from warehouse.errors import LedgerError
@@ -116,6 +116,7 @@ def verify(store: options.Store = "", fmt: options.OutputFormat = options.Format
 def _proof(store: str) -> dict[str, Any]:
     from billing.verify import verify as prove
 
+    refuse_absent(store, "verified")
     with open_books(store) as books:
         if books.server:
             return books.server.proof().model_dump()

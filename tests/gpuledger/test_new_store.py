@@ -1,4 +1,4 @@
-"""A command that makes a store says so."""
+"""A command that makes a store says so, and one that proves something makes none."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpuledger.books import opened_store, recording_store
+from gpuledger.commands.close import verify
+from warehouse.errors import LedgerError
 
 
 def test_a_store_that_a_command_makes_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,3 +21,12 @@ def test_a_store_that_a_command_makes_is_said_once(tmp_path: Path, capsys: pytes
     with recording_store(f"chdb://{tmp_path}/facts"):
         pass
     assert capsys.readouterr().err == ""
+
+
+def test_a_store_that_is_not_there_is_not_proven(tmp_path: Path) -> None:
+    """As found: "the books balance", and exit 0, of a mistyped path."""
+    (tmp_path / "other").mkdir()
+    for name in ("typo", "other"):
+        with pytest.raises(LedgerError, match=r"is not there.*Name the store that is to be verified with --store"):
+            verify(f"chdb://{tmp_path}/{name}")
+    assert [one.name for one in tmp_path.rglob("*")] == ["other"]
