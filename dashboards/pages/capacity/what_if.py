@@ -216,8 +216,10 @@ def verdict(asked: WhatIf, outcomes: Outcomes, currency: str, words: Language) -
     if cost is None:
         return said + words("capacity.no_cost")
     said += words("capacity.costs" if cost > 0 else "capacity.saves", amount=money(abs(cost), currency))
-    price = price_of_waiting(asked, outcomes)
-    return said if price is None else said + words("capacity.price_of_waiting", amount=money(price, currency))
+    cost, price = period_cost(asked, outcomes), price_of_waiting(asked, outcomes)
+    if cost is None or price is None:
+        return said
+    return said + words("capacity.price_of_waiting", cost=money(cost, currency), amount=money(price, currency))
 
 
 def difference(asked: WhatIf, outcomes: Outcomes) -> Decimal | None:
@@ -227,14 +229,18 @@ def difference(asked: WhatIf, outcomes: Outcomes) -> Decimal | None:
     return None if was is None or now is None else now - was
 
 
+def period_cost(asked: WhatIf, outcomes: Outcomes) -> Decimal | None:
+    """What the GPUs cost more in the time that is simulated; None: no price."""
+    cost = difference(asked, outcomes)
+    simulated_hours = (asked.workload.end - asked.workload.start) / 3600
+    return None if cost is None else cost * Decimal(simulated_hours / float(MONTH_HOURS))
+
+
 def price_of_waiting(asked: WhatIf, outcomes: Outcomes) -> Decimal | None:
     """What added GPUs cost for each GPU-hour of waiting that they save; None: no price, or none is saved."""
     _, same, changed = outcomes
-    cost, saved = difference(asked, outcomes), same.waited_gpu_hours - changed.waited_gpu_hours
-    if cost is None or cost <= 0 or saved <= 0:
-        return None
-    simulated_hours = (asked.workload.end - asked.workload.start) / 3600
-    return cost * Decimal(simulated_hours / float(MONTH_HOURS)) / Decimal(saved)
+    cost, saved = period_cost(asked, outcomes), same.waited_gpu_hours - changed.waited_gpu_hours
+    return None if cost is None or cost <= 0 or saved <= 0 else cost / Decimal(saved)
 
 
 def trust(was: Outcome, same: Outcome, words: Language) -> str:

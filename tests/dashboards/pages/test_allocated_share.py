@@ -43,7 +43,7 @@ def test_it_is_of_all_capacity_also_where_devices_are_down(store: Store, path: s
     assert re.search(r"\b50\.0%", page)
     assert "66.7%" not in page
     if path == "/capacity":
-        assert "50.0% of capacity, of which 4.5 were available, on average" in page
+        assert "50.0% of capacity; 4.5 GPUs available, on average" in page
         assert "'allocated': 0.5" in page, "in the table of models and pools, too"
 
 
