@@ -115,8 +115,8 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
     now = clock()
     waiting = waits_of(store, filters, workload, now) if lifecycle.may_wait(now) else []
     waits = [card for wait in waiting for card in wait_cards(wait, filters, words)]
-    if lifecycle.window is None or not lifecycle.claims:
-        runs = None if lifecycle.claims or not lifecycle.has_begun else held_now(store, filters, workload, now)
+    if lifecycle.window is None or not lifecycle.in_books:
+        runs = None if lifecycle.in_books or not lifecycle.has_begun else held_now(store, filters, workload, now)
         of_now = now_cards(runs, filters, words) if runs else []
         return parts.page(
             parts.titles(filters, words, workload, trail=now_trail(runs, filters) if runs else trail),
@@ -162,7 +162,8 @@ def _not_then(lifecycle: Lifecycle, filters: Filters, words: Language) -> Compon
     if not lifecycle.claims and not begun:
         last = words.of(f"event.{lifecycle.events[-1]['event']}", lifecycle.events[-1]["event"])
         return states.nothing_here(words("workload.never", state=last))
-    if not lifecycle.claims:
+    if not lifecycle.in_books:
+        begun += [claim["start_at"] for claim in lifecycle.claims]
         return states.nothing_here(words("workload.not_closed", at=words.moment(filters.local(min(begun)))))
     ends = ((lifecycle.start_at, timedelta(0)), (lifecycle.until, HOUR))
     own = span_key(

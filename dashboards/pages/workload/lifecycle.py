@@ -30,6 +30,7 @@ class Lifecycle:
     """claims: what it held; events: what happened, in order (claims.sql, events.sql).
 
     until: its last sign of life, or the end of what is closed.   window: the part of it in the page's period.
+    in_books: whether a closed hour holds some of it; the last close knows of claims after those, too.
     """
 
     workload: str
@@ -38,6 +39,7 @@ class Lifecycle:
     start_at: datetime
     until: datetime
     window: Span | None
+    in_books: bool = True
 
     def bounds(self) -> dict[str, datetime]:
         """The window as parameters of SQL."""
@@ -100,7 +102,8 @@ def lifecycle_of(store: Store, filters: Filters, workload: str) -> Lifecycle | N
     signs = [event["ts"] for event in events] + [claim["start_at"] for claim in claims]
     ends = [claim["end_at"] or closed for claim in claims]
     start, until = min(signs), max([*signs, *ends])
-    return Lifecycle(workload, claims, events, start, until, _window(filters, start, until))
+    in_books = any(claim["start_at"] < closed for claim in claims)
+    return Lifecycle(workload, claims, events, start, until, _window(filters, start, until), in_books)
 
 
 def _window(filters: Filters, start: datetime, until: datetime) -> Span | None:

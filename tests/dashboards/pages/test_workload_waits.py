@@ -91,6 +91,24 @@ def test_of_a_job_that_runs_in_no_closed_hour_stands_what_it_holds(
         house.command("DELETE FROM events WHERE allocation_id = 'r-now'")
 
 
+def test_of_a_job_that_began_after_the_last_closed_hour_nothing_says_that_it_held_nothing(house: Store) -> None:
+    """As found: "It had no allocation in this period. Show the time it ran", of a job that ran."""
+    at = datetime(2026, 11, 1, 0, 48, tzinfo=UTC)  # the last close, until then, knows of a claim that begins later
+    house.command(
+        "INSERT INTO allocations (claim, cluster, source, allocation_id, workload_id, tenant, project, queue, node, "
+        "device_id, units, start_at) VALUES (999, 'c1', 's', 'r-later', 'w-later', 'vision', 'p1', 'main', 'n1', "
+        "'GPU-a', 1, {at:DateTime64(3, 'UTC')})",
+        {"at": at},
+    )
+    try:
+        for search in (DAY, "period=2026-10"):
+            text = str(show(house, ANYBODY, "/workloads", f"?{search}&workload=w-later").page)
+            assert "It started at 1 Nov, 00:48; its hours are not closed yet." in text
+            assert "no allocation in this period" not in text and "Show the time it ran" not in text
+    finally:
+        house.command("DELETE FROM allocations WHERE allocation_id = 'r-later'")
+
+
 def test_how_long_a_job_ran_says_since_when_where_that_was_before_the_period(house: Store) -> None:
     """As found: "Ran 38.9 d" on a page about one month."""
     claim = {"start_at": AT, "end_at": AT.replace(day=4), "cluster": "c", "device_id": "d", "partition_id": "",
