@@ -375,6 +375,8 @@ def _cumulated(found: MonthCost) -> dict[date, Fraction]:
 def _forecast_traces(found: MonthCost, last: date, currency: str, words: Language) -> list[dict[str, Any]]:
     """From what is known on: the band, each day's share of its width as of the whole, and the dashed line."""
     so_far, ends = found.so_far or Fraction(0), found.ends or Fraction(0)
+    if last >= max(found.path):
+        return [_forecast_point(found, last, ends, currency, words)]
     line = {last: so_far, **{day: cost for day, cost in found.path.items() if day > last}}
     days, traces = list(line), []
     said = [_money(cost, currency) for cost in line.values()]
@@ -398,6 +400,25 @@ def _forecast_traces(found: MonthCost, last: date, currency: str, words: Languag
         ]  # fmt: skip
     forecast_line = _line(days, [float(cost) for cost in line.values()], words("month_cost.forecast"), SPENT, "dash")
     return [*traces, forecast_line | {"customdata": said, "hovertemplate": "%{customdata}"}]
+
+
+def _forecast_point(found: MonthCost, day: date, ends: Fraction, currency: str, words: Language) -> dict[str, Any]:
+    """On the month's last day a line would have no length: where it ends, and between which amounts."""
+    point = _line([day], [float(ends)], words("month_cost.forecast"), SPENT, "dash") | {
+        "mode": "markers",
+        "marker": {"symbol": "circle-open", "size": 9, "color": SPENT, "line": {"width": 2}},
+        "customdata": [_money(ends, currency)],
+        "hovertemplate": "%{customdata}",
+    }
+    if found.between is None:
+        return point
+    low, high = found.between
+    least, most = _money(low, currency), _money(high, currency)
+    reach = {"array": [float(high - ends)], "arrayminus": [float(ends - low)]}
+    return point | {
+        "customdata": [words("month_cost.hover", amount=_money(ends, currency), low=least, high=most)],
+        "error_y": {"type": "data", "symmetric": False, **reach, "color": BAND_EDGE, "thickness": 2, "width": 5},
+    }
 
 
 def _line(days: Sequence[date], values: Sequence[float | None], name: str, colour: str, dash: str) -> dict[str, Any]:

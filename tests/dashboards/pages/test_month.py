@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -101,6 +102,24 @@ def test_a_day_without_a_price_breaks_the_line_and_is_no_forecast_s_ground(store
     assert [number for number, value in enumerate(line["y"], 1) if value is None] == [16]
     assert line["y"][-1] == pytest.approx(float(sum(whole.costs.values())))
     assert len(line["y"]) == 31
+
+
+def test_on_the_last_day_of_a_month_the_forecast_is_still_drawn(store: Store) -> None:
+    """As found: "Forecast" and its band stood in the legend, and their lines had no length."""
+    filters = filters_of(store, "?period=2026-11")
+    found, last = month_cost(store, filters), date(2026, 11, 30)
+    assert found.between is not None and found.so_far is not None and found.ends is not None
+    costs = {**found.costs, last: Fraction(9)}
+    for between in (found.between, None):
+        ends = replace(found, costs=costs, path={last: found.ends}, between=between)
+        drawn = month_figure(ends, MonthBudget(), filters, EN).to_dict()["data"]
+        assert EN("month_cost.band") not in [one["name"] for one in drawn]
+        (point,) = [one for one in drawn if one["name"] == EN("month_cost.forecast")]
+        assert (point["mode"], list(point["y"])) == ("markers", [float(found.ends)])
+        reach = [point["error_y"][end][0] for end in ("array", "arrayminus")] if between else []
+        assert reach == [abs(float(edge - found.ends)) for edge in reversed(between or ())]
+    drawn = month_figure(found, MonthBudget(), filters, EN).to_dict()["data"]
+    assert {EN("month_cost.band"), EN("month_cost.forecast")} <= {one["name"] for one in drawn if len(one["x"]) > 1}
 
 
 def test_unusual_days_are_those_of_the_anomalies_command(store: Store) -> None:
