@@ -93,12 +93,17 @@ def _by_idle(
     return idle_first(rows), currency
 
 
-def _prices(store: Store, filters: Filters) -> tuple[reclaiming.Prices, str]:
+def _known(store: Store, filters: Filters) -> reclaiming.Known:
     now, rows, currency = _recent(store, filters)
     if now is None:
-        return {}, ""
+        return reclaiming.Known()
     rows, currency = _by_idle(store, filters, now, rows, currency)
-    return {(row["cluster"], row["allocation_id"]): row["list_hour"] for row in rows}, currency
+    keyed = {(row["cluster"], row["allocation_id"]): row for row in rows}
+    return reclaiming.Known(
+        {key: row["list_hour"] for key, row in keyed.items()},
+        currency,
+        {key for key, row in keyed.items() if row["used_5"] and row["idle_gpus"] <= 0},
+    )
 
 
 def idle_first(rows: Sequence[Row]) -> Sequence[Row]:
@@ -361,7 +366,7 @@ def callbacks(app: Dash, ask: Ask) -> None:
     reach: Reach = app.server.state.reach
 
     def part(store: Store, filters: Filters, words: Language) -> Component | None:
-        return reclaiming.part(store, filters, words, reach, lambda: _prices(store, filters))
+        return reclaiming.part(store, filters, words, reach, lambda: _known(store, filters))
 
     async def jobs(_: str | None, search: str) -> Any:
         return await ask(part, search)

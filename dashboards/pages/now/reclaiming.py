@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -35,11 +36,22 @@ Prices = Mapping[tuple[str, str], Decimal | None]
 """What an hour of an allocation costs at list price, by (cluster, allocation_id); None: the card has no price."""
 
 
-def part(
-    store: Store, filters: Filters, words: Language, reach: Reach, prices: Callable[[], tuple[Prices, str]]
-) -> Component | None:
+@dataclass(frozen=True)
+class Known:
+    """What the books know of what is allocated.   used: what was in use in the last five minutes."""
+
+    prices: Prices = field(default_factory=dict)
+    currency: str = ""
+    used: Set[tuple[str, str]] = frozenset()
+
+    def uses(self, one: IdleJob, cluster: str) -> bool:
+        """Whether a job works again that the scheduler, whose alert is of some minutes ago, still has as idle."""
+        return any((cluster, allocation) in self.used for allocation in one.allocations)
+
+
+def part(store: Store, filters: Filters, words: Language, reach: Reach, known: Callable[[], Known]) -> Component | None:
     """Nothing if the server has no scheduler. Of the fleet: a scheduler's tenants need not be those of the books.
-    prices: of what the books know to be allocated, and their currency; asked for where there are jobs."""
+    known: of what is allocated; asked for where there are jobs."""
     if not reach.scheduler or not current().may(Action.see_fleet):
         return None
     try:
@@ -62,15 +74,14 @@ def part(
             else words("now.no_jobs")
         )
         return _card(filters, words, states.nothing_here(empty))
-    priced, currency = prices()
-    hours = {one.job_id: _hour(one, found.cluster, priced) for one in jobs}
+    allocated = known()
+    hours = {one.job_id: _hour(one, found.cluster, allocated.prices) for one in jobs}
     jobs.sort(key=lambda one: _order(one, hours[one.job_id]))
     heads = [words("now.job"), words("now.job_act")]
     why = said(found.problem, filters, words)
     unknown = html.P(words("now.jobs_unknown", why=why), className="gl-note") if why else None
-    return _card(filters, words, unknown, parts.table(heads, [
-        _cells(one, _price(hours[one.job_id], currency, words), filters, words) for one in jobs
-    ]))  # fmt: skip
+    cells = [_cells(one, hours[one.job_id], found.cluster, allocated, filters, words) for one in jobs]
+    return _card(filters, words, unknown, parts.table(heads, cells))
 
 
 def _card(filters: Filters, words: Language, *content: Component | None) -> Component:
@@ -96,15 +107,19 @@ def _price(hour: Decimal | None, currency: str, words: Language) -> str:
     return "" if hour is None else words("now.job_hour", amount=money(hour, currency))
 
 
-def _cells(one: IdleJob, price: str, filters: Filters, words: Language) -> list[Component | str]:
+def _cells(
+    one: IdleJob, hour: Decimal | None, cluster: str, known: Known, filters: Filters, words: Language
+) -> list[Component | str]:
     """Two columns, so that a phone shows the buttons."""
+    price, is_used = _price(hour, known.currency, words), known.uses(one, cluster)
     held = words("workload.gpus_one" if one.gpus == 1 else "workload.gpus", n=gpu_count(one.gpus)) if one.gpus else ""
     whose = " · ".join(filter(None, (one.tenant, one.queue, held, price)))
     step = words.of(f"now.step_{one.step}", one.step)
     if one.by:
         step = words("now.proposed_by" if one.step == "proposed" else "now.step_by", step=step, by=who(one.by, words))
-    details = " · ".join(filter(None, (_idle(one, filters, words), step, _next(one, filters, words))))
-    acts = _acts(one, words)
+    again = words("now.job_used_again") if is_used else ""
+    details = " · ".join(filter(None, (_idle(one, filters, words), again, step, _next(one, filters, words))))
+    acts = _acts(one, is_used, words)
     return [
         html.Span([html.Strong(one.job_id), html.Span(whose), html.Span(details)], className="gl-idle-job"),
         html.Div(acts, className="gl-acts") if acts else "",
@@ -144,9 +159,9 @@ def _next(one: IdleJob, filters: Filters, words: Language) -> str:
     return words("now.job_next_at", what=asks, at=words.moment(filters.local(one.next_at)))
 
 
-def _acts(one: IdleJob, words: Language) -> list[Component]:
+def _acts(one: IdleJob, is_used: bool, words: Language) -> list[Component]:
     """Of those that the reader may take. Keep is for one that is not kept yet; to reclaim, and to propose it, needs a
-    policy and known idleness. The scheduler judges each of them."""
+    policy and known idleness, which one that is used again has no longer. The scheduler judges each of them."""
     may = current().may
 
     def act(what: str, sure: str = "") -> Component:
@@ -156,7 +171,7 @@ def _acts(one: IdleJob, words: Language) -> list[Component]:
     if one.step == "suspended":
         return [act("resume")] if may(Action.reclaim) else []
     acts = []
-    is_reclaimable = bool(one.policy) and one.idle_seconds is not None and one.step != "kept"
+    is_reclaimable = bool(one.policy) and one.idle_seconds is not None and one.step != "kept" and not is_used
     if is_reclaimable and may(Action.reclaim):
         acts.append(act("reclaim", words("now.reclaim_sure", job=one.job_id, policy=policy(one.policy, words.code))))
     if is_reclaimable and one.step != "proposed" and may(Action.propose):

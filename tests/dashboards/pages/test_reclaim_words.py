@@ -10,7 +10,7 @@ import pytest
 from api.routes.idle_jobs import IdleJob
 from dashboards.filters import Address, Filters
 from dashboards.languages import language
-from dashboards.pages.now.reclaiming import _hour, _idle, _next, _order
+from dashboards.pages.now.reclaiming import Known, _cells, _hour, _idle, _next, _order
 from scheduler.live.idle import outlook
 from scheduler.settings import IdlePart
 
@@ -82,3 +82,18 @@ def test_the_dearest_hour_comes_first_and_what_has_no_price_last() -> None:
     assert hours["unpriced"] is hours["unknown"] is None
     jobs.sort(key=lambda one: _order(one, hours[one.job_id]))
     assert [one.job_id for one in jobs] == ["asked", "ab", "b", "a", "unpriced", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("code", "again"), [("en", "in use again in the last 5 min"), ("zh", "最近 5\u00a0分钟又在使用")]
+)
+@pytest.mark.usefixtures("anybody")
+def test_a_job_that_works_again_is_not_offered_to_be_reclaimed(code: str, again: str) -> None:
+    """As found: a list of idle jobs offered to reclaim one of which the table below it said that it was used."""
+    one = job(10800).model_copy(update={"policy": "warn after 30m"})
+    known = Known(used={("c", "a"), ("c", "other")})
+    shown = {cluster: str(_cells(one, None, cluster, known, FILTERS, language(code))) for cluster in ("c", "elsewhere")}
+    assert [again in shown[cluster].replace("\\xa0", "\u00a0") for cluster in shown] == [True, False]
+    buttons = [language(code)(f"now.{act}") for act in ("reclaim", "propose", "keep")]
+    assert [button for button in buttons if f"'{button}'" in shown["c"]] == buttons[2:]
+    assert [button for button in buttons if f"'{button}'" in shown["elsewhere"]] == buttons
