@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
-from warehouse.phrases import CHINESE, kept_whole, with_units
+from warehouse.phrases import CHINESE, kept_whole, with_english_units, with_units
 
 UNKNOWN = "–"
 MILLIONS = 10_000_000
@@ -16,8 +16,9 @@ SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£", "JPY": "¥", "CNY": "CN¥", "C
 
 
 def unbroken(text: str) -> str:
-    """A text that may wrap: Chinese, which breaks between any two characters, keeps its numbers and dates whole."""
-    return kept_whole(with_units(text)) if re.search(CHINESE, text) else text
+    """A text that may wrap keeps its dates, and its numbers with their units, whole; Chinese, which breaks between any
+    two characters, those units, too."""
+    return kept_whole(with_units(text)) if re.search(CHINESE, text) else with_english_units(text)
 
 
 def symbol(currency: str) -> str:

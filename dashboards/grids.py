@@ -18,6 +18,7 @@ from dashboards.column_widths import fitted
 from dashboards.format import UNKNOWN, symbol, unbroken
 from dashboards.languages import Language
 from warehouse.instants import rfc3339
+from warehouse.phrases import with_english_units
 
 LONG = 40
 """With more rows a table scrolls in itself, where its rows are no cards; what goes on below fades out."""
@@ -54,7 +55,7 @@ def grid(
     keyed = {"getRowId": f"params.data.{key}"} if key else {}
     return dag.AgGrid(
         id=id,
-        columnDefs=[_ranked(fitted(column, [*plain, *last]), spare) for column in columns],
+        columnDefs=[_ranked(fitted(_whole_units(column), [*plain, *last]), spare) for column in columns],
         rowData=None if rows is None else plain,
         defaultColDef={
             "sortable": True,
@@ -270,6 +271,11 @@ def dated(field: str, at: datetime | None, words: Language) -> dict[str, Any]:
 def sorted_by(column: Column, order: str = "desc") -> Column:
     """The column by which the table is sorted initially."""
     return {**column, "initialSort": order}
+
+
+def _whole_units(column: Column) -> Column:
+    """A header that does not break before a unit: Chinese ones are written so, and exports have a plain space."""
+    return {**column, "headerName": with_english_units(column["headerName"])}
 
 
 def _unbroken(row: dict[str, Any], wrapping: Collection[str]) -> dict[str, Any]:

@@ -456,7 +456,8 @@
       columnKeys: api.getAllGridColumns().filter(function (column) { return !context(column).drawn; }),
       processHeaderCallback: function (of) {
         var unit = context(of.column).unit;
-        return escapeFormula(of.column.getColDef().headerName + (unit ? " (" + unit + ")" : ""));
+        var named = of.column.getColDef().headerName.replace(/\u00a0/g, " ");
+        return escapeFormula(named + (unit ? " (" + unit + ")" : ""));
       },
       processCellCallback: function (of) { return of.value == null ? "" : escapeFormula(of.value); },
     });

@@ -18,6 +18,7 @@ from billing.invoicing.month_states import MonthState
 from billing.rates.rate_card import MATCH_KEYS
 from billing.tenants.mapping import MATCH_KEYS as OWNER_KEYS
 from billing.tenants.mapping import OwnerMatch
+from dashboards import grids
 from dashboards.advice import sentence as sentence_of
 from dashboards.format import duration, unbroken
 from dashboards.languages import NAMES, language
@@ -121,7 +122,16 @@ def test_sentences_keep_numbers_with_their_units_and_dates_whole() -> None:
     assert unbroken(said) == "早于 2026|年|11|月|23|日\u00a000:05；最近 7\u00a0天".replace("|", "\u2060")
     assert unbroken("截至 11月30日") == "截|至\u00a011|月|30|日".replace("|", "\u2060")
     assert unbroken("闲置 26 分钟，3 GPU 小时") == "闲置 26\u00a0分|钟，3\u00a0GPU\u00a0小|时".replace("|", "\u2060")
-    assert unbroken("15.0 GiB, 23 Nov, 00:05") == "15.0 GiB, 23 Nov, 00:05"
+
+
+def test_english_keeps_numbers_with_their_units_and_dates_whole_too() -> None:
+    """As found: "until 30" and "Nov, 02:00", "36.0" and "GiB" on two lines, a column named "Used, 60" and "min"."""
+    whole = ("15.0|GiB", "23|Nov,|00:05", "5|October|2026, 14:00", "60|min", "2|h", "4 GPUs", "3 dogs", "2 h-pods")
+    for text in whole:
+        assert unbroken(f"held {text.replace('|', ' ')} so far") == f"held {text} so far".replace("|", "\u00a0")
+    column = grids.text("used_60", language("en")("now.used_60"))
+    (drawn,) = grids.grid([column], [], language("en"), "g").columnDefs
+    assert drawn["headerName"] == "Used, 60\u00a0min"
 
 
 def test_chinese_beside_a_chinese_value_has_no_gap() -> None:

@@ -185,10 +185,10 @@ def test_an_expected_start_that_is_past_is_overdue_on_every_page(house: Store) -
     )  # fmt: skip
     (wait,) = waits_of(house, filters, "w-reported", AT + timedelta(hours=1))
     assert "announced" not in str(wait_cards(wait, filters, EN))
-    late = str(wait_cards(replace(wait, at=end), filters, EN))
+    late = str(wait_cards(replace(wait, at=end), filters, EN)).replace("\\xa0", " ")
     assert "overdue since 3 Oct, 04:30" in late and "announced: 3 Oct, 01:00 – 04:30" in late
     begun = {**wait.row, "reported_at": datetime(2026, 10, 3, 1, tzinfo=UTC)}
-    late = str(wait_cards(replace(wait, at=end, row=begun), filters, EN))
+    late = str(wait_cards(replace(wait, at=end, row=begun), filters, EN)).replace("\\xa0", " ")
     assert "overdue since 3 Oct, 04:30" in late and "announced" not in late, "nobody announces what has begun"
 
 
