@@ -27,6 +27,8 @@ DRAWN = 12
 """Budgets in the chart, the emptiest first."""
 MOST_OVERDRAWN, ROOM = -2.0, 0.4
 """What a bar shows of a budget at most; and the part of the bars' axis that is left for the label of one below zero."""
+GOES_ON = " ◂"
+"""Beside a bar that is cut."""
 GOOD, LOW, GONE = "#22a38b", "#f09a2e", "#c4352f"
 Series = Sequence[SeriesStatus]
 
@@ -108,7 +110,8 @@ def _name(one: SeriesStatus, between: str = " · ") -> str:
 
 
 def budgets(known: Series, words: Language) -> go.Figure:
-    """What is left of each budget, the emptiest on top; what is overdrawn by more than twice the whole is cut there."""
+    """What is left of each budget, the emptiest on top; what is overdrawn by more than twice the whole is cut there,
+    and an arrow says that it goes on."""
     drawn = list(known)[::-1]
     left = [one.budget_left or 0.0 for one in drawn]
     bars = {
@@ -117,7 +120,7 @@ def budgets(known: Series, words: Language) -> go.Figure:
         "y": [f"{_name(one, NEW_LINE)} " for one in drawn],
         "orientation": "h",
         "width": 0.5,
-        "text": [percent_left(value) for value in left],
+        "text": [percent_left(value) + (GOES_ON if value < MOST_OVERDRAWN else "") for value in left],
         "textposition": "outside",
         "cliponaxis": False,
         "customdata": [f"{percent(one.sli)} / {percent(one.target)}" for one in drawn],

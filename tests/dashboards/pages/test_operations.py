@@ -341,6 +341,17 @@ def test_the_label_of_an_overspent_budget_has_room_beside_its_name_on_a_phone(
     assert low == 0 if min(left) > 0 else (100 * min(left) - low) / (high - low) * 150 >= 42
 
 
+def test_a_bar_that_is_cut_says_that_it_goes_on() -> None:
+    """As found: a bar of -255% ended at the line of -200%, beside one of -141% that was drawn to scale."""
+    known = [
+        SimpleNamespace(objective="o", tenant="t", subject="", sli=0.5, target=0.9, budget_left=one)
+        for one in (-2.55, -2.0, -1.41, 0.3)
+    ]
+    (bars,) = slo.budgets(known, EN).data  # type: ignore[arg-type]
+    assert list(bars.x)[::-1] == [-200, -200, -141, 30]
+    assert list(bars.text)[::-1] == ["−255% ◂", "−200%", "−141%", "30%"]
+
+
 def test_the_history_of_alerts_is_of_the_period(house: Store) -> None:
     filters = filters_of(house, f"?{DAY}")
     rows = filters.rows(house, alerts.__file__, "fired", rule="", most=10, with_evidence=0)
