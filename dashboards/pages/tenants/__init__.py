@@ -101,7 +101,7 @@ def _advice_card(filters: Filters, words: Language) -> Component:
     """Filled in by a callback, because it reads more than the page."""
     return parts.card(
         words("workload.advice"),
-        words("advice.tenant_is"),
+        words("advice.tenant_is" if filters.only("project") is None else "advice.project_is"),
         dcc.Store(id="tenants-advised", data=filters.href("/tenants")),
         html.Div(html.P(words("workload.advice_wait"), className="gl-nothing"), id="tenants-advice"),
     )

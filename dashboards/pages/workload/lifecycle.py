@@ -57,6 +57,11 @@ class Lifecycle:
         return sum(min(1.0, sum(of_device.values())) for of_device in shares.values())
 
     @property
+    def has_plain_shares(self) -> bool:
+        """Whether it held a share of a GPU that is not measured by itself, as a hardware partition is."""
+        return any(claim["units"] < claim["device_units"] and not claim["partition_profile"] for claim in self.claims)
+
+    @property
     def waited_seconds(self) -> float | None:
         """From submitted to first held; None where either is not reported."""
         asked = [event["ts"] for event in self.events if event["event"] == "submitted"]

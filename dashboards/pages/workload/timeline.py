@@ -103,7 +103,8 @@ def draw(
         panels.line(place["slowdown"], 1)
     room = (lifecycle.window[1] - lifecycle.window[0]) * ROOM
     span = [at(lifecycle.window[0]) - room, at(lifecycle.window[1]) + room]
-    titles = [words(f"timeline.{name}") for name, _ in rows]
+    named = {"utilization": "utilization_whole"} if lifecycle.has_plain_shares else {}
+    titles = [words(f"timeline.{named.get(name, name)}") for name, _ in rows]
     left = max(LEFT, min(MOST_LEFT, round(8 + CHARACTER * max(map(len, _labels(shown)), default=0))))
     return panels.figure(titles, words, span, left, hoversubplots="axis"), panels.height
 
@@ -127,6 +128,7 @@ def _held(
     """A lane a device, and what happened above them, where anything did."""
     window = lifecycle.window
     assert window is not None
+    events = [event for event in lifecycle.events if window[0] <= event["ts"] <= window[1]]
     number = {lane: place for place, lane in enumerate(shown, 1)}
     x: list[datetime | None] = []
     y: list[int | None] = []
@@ -155,13 +157,13 @@ def _held(
     }
     happened = {
         "type": "scatter",
-        "x": [at(event["ts"]) for event in lifecycle.events],
-        "y": [0] * len(lifecycle.events),
+        "x": [at(event["ts"]) for event in events],
+        "y": [0] * len(events),
         "mode": "markers",
         "marker": {
             "size": 11,
             "symbol": "diamond",
-            "color": [COLOURS.get(event["event"], "#6f7f9c") for event in lifecycle.events],
+            "color": [COLOURS.get(event["event"], "#6f7f9c") for event in events],
         },
         "cliponaxis": False,
         "customdata": [
@@ -172,14 +174,14 @@ def _held(
                 ),
                 words.moment(filters.local(event["ts"])),
             ]
-            for event in lifecycle.events
+            for event in events
         ],
         "hovertemplate": "<b>%{customdata[0]}</b> %{customdata[2]}<br>%{customdata[1]}<extra></extra>",
     }
     panels.add(0, held, happened)
-    names = {0: words("timeline.events")} if lifecycle.events else {}
+    names = {0: words("timeline.events")} if events else {}
     names |= dict(enumerate(_labels(shown), 1))
-    top = -0.7 if lifecycle.events else 0.3
+    top = -0.7 if events else 0.3
     panels.y(
         0, range=[len(shown) + 0.7, top], rangemode="normal", tickvals=list(names), ticktext=list(names.values()),
         showgrid=False, ticklabelstandoff=7,  # a mark at the beginning does not lie on its label

@@ -92,6 +92,13 @@ def test_each_level_of_tenants_adds_up_to_the_charges(house: Store, search: str,
         assert len(tenants.trend(row, found)) == len(found.steps) == 31
 
 
+def test_recommendations_of_a_project_are_said_to_be_its_own(house: Store) -> None:
+    """As found: "how this tenant's workloads could run for less", of those of one project."""
+    for search, whose in (("tenant=vision", "this tenant's"), ("tenant=vision&project=p-vision", "this project's")):
+        page = str(show(house, ANYBODY, "/tenants", f"{MONTH}&{search}").page)
+        assert [one for one in ("this tenant's", "this project's") if f"how {one} workloads" in page] == [whose]
+
+
 def test_budgets_are_of_a_whole_month_and_all_that_a_tenant_pays(house: Store) -> None:
     def of(search: str) -> dict[str, Decimal]:
         filters = filters_of(house, search)
@@ -226,6 +233,31 @@ def test_what_was_held_before_the_period_is_drawn_from_where_its_use_is(house: S
     figure, _ = draw(longer, filters, [], [], [], EN)
     first, last, _ = figure.data[0].x
     assert [first, last] == [one.replace(tzinfo=None).isoformat() for one in (start, end)]
+
+
+def test_the_timeline_has_a_lane_for_events_where_any_is_in_it(house: Store) -> None:
+    """As found: an empty lane "Events" on the page of every job that began before the period."""
+    lifecycle = lifecycle_of(house, filters_of(house, f"{MONTH}&workload=w-mig-vision"), "w-mig-vision")
+    assert lifecycle is not None and lifecycle.window is not None
+    start, end = lifecycle.window
+    for at, has_lane in ((start - timedelta(days=9), False), (start, True), (end + timedelta(hours=1), False)):
+        moved = replace(lifecycle, events=[{**lifecycle.events[0], "ts": at}])
+        figure, _ = draw(moved, filters_of(house, MONTH), [], [], [], EN)
+        assert ("Events" in figure.layout.yaxis.ticktext, len(figure.data[1].x or ())) == (has_lane, has_lane)
+
+
+@pytest.mark.parametrize(
+    ("units", "profile", "said"),
+    [(3, "", "Utilization, of the whole GPU"), (7, "", "Utilization"), (3, "3g.40gb", "Utilization")],
+)
+def test_the_utilization_of_a_share_says_of_what_it_is(house: Store, units: int, profile: str, said: str) -> None:
+    """As found: 23% below 73% of the time used, of a job that has 0.3 of a GPU."""
+    lifecycle = lifecycle_of(house, filters_of(house, f"{MONTH}&workload=w-mig-vision"), "w-mig-vision")
+    assert lifecycle is not None and lifecycle.window is not None
+    claims = [{**lifecycle.claims[0], "units": units, "device_units": 7, "partition_profile": profile}]
+    row = {"step": lifecycle.window[0], "utilization": 0.2, "memory_bytes": None, "power_watts": None}
+    figure, _ = draw(replace(lifecycle, claims=claims), filters_of(house, MONTH), [], [row], [], EN)
+    assert said in [one.text for one in figure.layout.annotations]
 
 
 def test_a_charged_quantity_times_its_price_is_the_cost_beside_it(house: Store) -> None:
