@@ -77,6 +77,12 @@ def money_alike(values: Sequence[float | Decimal], currency: str) -> list[str]:
     return [f"{'−' if value < 0 else ''}{symbol(currency)}{abs(value):,.0f}" for value in values]
 
 
+def money_column(values: Sequence[float | Decimal | None], currency: str) -> list[str]:
+    """Amounts below each other, as `money_alike`; unknown ones among them."""
+    alike = iter(money_alike([value for value in values if value is not None], currency))
+    return [UNKNOWN if value is None else next(alike) for value in values]
+
+
 def unit_price(value: float | Decimal, currency: str) -> str:
     """With as many digits as it has, of which two at least."""
     text = f"{value:,.6f}".rstrip("0")

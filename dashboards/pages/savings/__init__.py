@@ -19,7 +19,7 @@ from billing.insights.savings import Recommendation, SavingsReport
 from dashboards import exports, grids, parts, states
 from dashboards.advice import examined_period, recommendation_row, savings_report, unmetered_time
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, hours, money, percent
+from dashboards.format import UNKNOWN, hours, money, money_column, percent
 from dashboards.languages import Language
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
@@ -102,9 +102,10 @@ def _card(
 ) -> Component:
     title, subtitle = words(f"savings.{which}"), words(f"savings.{which}_is")
     now = dcc.Link(words("savings.to_now"), href=filters.href("/now", idle="1")) if which == "held" else None
+    if not found and now:  # a line, not a card with nothing in it
+        return html.P([words("savings.no_held", hours=Rules().idle_hours), " ", now], className="gl-note")
     if not found:
-        none = words(f"savings.no_{which}", hours=Rules().idle_hours)
-        return parts.card(title, subtitle, states.nothing_here(none), tool=now)
+        return parts.card(title, subtitle, states.nothing_here(words("savings.no_recurs")))
     currency, id = report.currency or "", f"savings-{which}-grid"
     saves = {
         **grids.money("saves", words(f"savings.saves_{which}"), currency, words("advice.saves_is")),
@@ -142,9 +143,10 @@ def _waste_card(report: SavingsReport, by: str, filters: Filters, words: Languag
     named += [(words(f"wasted.{reason}"), amount) for reason, amount in waste.not_covered.items()]
     named.append((words("savings.idle"), waste.idle_cost))
     heads = [words("savings.from"), words("savings.amount"), words("savings.share")]
+    shown = money_column([amount for _, amount in named], currency)
     cells = [
-        [name, money(amount, currency), percent(float(amount) if amount is not None else None, idle)]
-        for name, amount in named
+        [name, text, percent(float(amount) if amount is not None else None, idle)]
+        for (name, amount), text in zip(named, shown, strict=True)
     ]
     notes = []
     if waste.unpriced_gpu_hours:
