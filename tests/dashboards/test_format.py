@@ -7,7 +7,7 @@ from typing import Any
 
 from dashboards import grids, states
 from dashboards.filters import Address, Filters
-from dashboards.format import device_digits, device_name, duration, gpu_count, money_alike, signed_hours
+from dashboards.format import device_digits, device_name, duration, gpu_count, money_alike, money_column, signed_hours
 from dashboards.languages import language
 from dashboards.periods import ClosedMonth
 
@@ -64,3 +64,9 @@ def test_amounts_of_one_sentence_have_cents_alike() -> None:
     assert money_alike([424.4, 20.54, 828.3], "USD") == ["$424", "$21", "$828"]
     assert money_alike([42.4, 20.54, -8.3], "USD") == ["$42.40", "$20.54", "−$8.30"]
     assert money_alike([5, -20_000_000], "USD") == ["$5.00", "−$20.00 M"]
+
+
+def test_amounts_of_one_column_have_cents_or_none_has() -> None:
+    """As found: "$148", "$66.00", "$214" below each other; "−$1,069", "−$55.76" in one chart."""
+    assert money_column([148.2, None, -65.999], "USD") == ["$148", "–", "−$66"]
+    assert money_column([48.2, 0, 65.99], "USD") == ["$48.20", "$0", "$65.99"]

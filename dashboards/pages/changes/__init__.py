@@ -21,7 +21,7 @@ from billing.periods import Period as Span
 from billing.periods import parse_period
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, hours, money, percent, signed_hours, symbol
+from dashboards.format import UNKNOWN, hours, money, money_column, percent, signed_hours, symbol
 from dashboards.languages import Language
 from dashboards.pages.changes.bills import bills_card, callbacks
 from dashboards.parts import Figure
@@ -177,7 +177,9 @@ def _walked(total: Change, before: Filters, now: Filters, words: Language) -> go
              words("changes.now")]  # fmt: skip
     steps = [known[name] for name in ("cost_before", "by_hours", "by_price", "by_mix", "cost")]
     amounts = [float(one) if one is not None else None for one in steps]
-    said = [money(steps[0], currency), *(signed(one, currency) for one in steps[1:4]), money(steps[4], currency)]
+    shown = money_column(steps, currency)
+    plus = [bool(one and one > 0 and number in (1, 2, 3)) for number, one in enumerate(steps)]
+    said = [f"+{text}" if is_more else text for text, is_more in zip(shown, plus, strict=True)]
     walk = {
         "type": "waterfall",
         "x": names,

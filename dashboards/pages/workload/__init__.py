@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import dash_mantine_components as dmc
@@ -15,9 +16,10 @@ from dashboards import exports, grids, headline_figures, parts, states
 from dashboards.advice import of_workload
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, gpu_count, money, unit_price
+from dashboards.format import UNKNOWN, duration, gpu_count, unit_price
 from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
+from dashboards.pages.invoices.amounts import exact
 from dashboards.pages.workload.held_now import held_now, now_cards
 from dashboards.pages.workload.held_now import trail as now_trail
 from dashboards.pages.workload.lifecycle import Lifecycle, lifecycle_of, plain, step_seconds
@@ -254,15 +256,15 @@ def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: A
             words(f"isolation.{level}"),
             f"{row['gpu_hours']:,.2f}",
             UNKNOWN if row["unit_price"] is None else unit_price(row["unit_price"], currency),
-            money(row["list_cost"], currency),
-            money(row["billed_cost"], currency),
+            _cost(row["list_cost"], currency),
+            _cost(row["billed_cost"], currency),
         ]
         for row, level in zip(rows, levels, strict=True)
     ]
     heads = [words(f"workload.{name}") for name in ("sku", "quantity", "price", "list", "billed")]
     heads.insert(1, words("isolation.title"))
-    cells.append([words("tenants.all"), "", f"{total.allocated:,.2f}", "", money(total.list_cost, currency),
-                  money(total.billed_cost, currency)])  # fmt: skip
+    cells.append([words("tenants.all"), "", f"{total.allocated:,.2f}", "", _cost(total.list_cost, currency),
+                  _cost(total.billed_cost, currency)])  # fmt: skip
     fields = ("sku", "model", "partition_profile", "gpu_hours", "unit_price", "list_cost", "billed_cost")
     reported = [
         [
@@ -280,6 +282,11 @@ def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: A
         *[_promise(level, words) for level in dict.fromkeys(levels)],
         tool=exports.of_rows(f"{lifecycle.workload}-charges", named, reported, filters, words),
     )
+
+
+def _cost(value: Decimal | None, currency: str) -> str:
+    """To the last cent, as a quantity times a price is."""
+    return exact(value, currency) if currency else UNKNOWN
 
 
 def _promise(level: str, words: Language) -> Component:

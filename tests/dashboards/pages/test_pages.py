@@ -18,6 +18,7 @@ from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import fleet, overview, tenants, workload
 from dashboards.pages.fleet.cells import MEASURES
+from dashboards.pages.invoices.amounts import exact
 from dashboards.pages.overview import activity
 from dashboards.pages.workload.lifecycle import lifecycle_of, plain
 from dashboards.pages.workload.timeline import draw, held_throughout
@@ -268,6 +269,7 @@ def test_a_charged_quantity_times_its_price_is_the_cost_beside_it(house: Store) 
         "WHERE workload_id = 'w-mig-vision'"
     )[0].values()
     assert f"Td('{held:,.2f}')" in page
+    assert f"Td('{exact(cost, 'EUR')}')" in page, "to the cent, also from a hundred on"
     assert round(float(held), 2) * 2 == pytest.approx(float(cost), abs=0.02)
 
 
