@@ -382,8 +382,11 @@ def test_nobody_is_asked_about_a_job_that_has_just_started(house: Store) -> None
 
 
 def test_the_scheduler_s_jobs_have_the_price_of_what_they_hold(house: Store) -> None:
-    prices, currency = page._prices(house, filters_of(house, "?cluster=x&idle=1"))
-    assert (prices["x", "whole"], prices["x", "nodeless"], currency) == (2, None, "EUR")
+    known = page._known(house, filters_of(house, "?cluster=x&idle=1"))
+    assert (known.prices["x", "whole"], known.prices["x", "nodeless"], known.currency) == (2, None, "EUR")
+    rows, _ = held(house, filters_of(house, "?cluster=x"), AT, 500)
+    in_use = {(row["cluster"], row["allocation_id"]) for row in rows if row["used_5"] and not row["idle_gpus"]}
+    assert known.used == in_use and ("x", "whole") not in in_use
 
 
 def test_what_is_not_metered_is_not_called_used(house: Store) -> None:
