@@ -27,8 +27,8 @@ DRAWN = 12
 """Budgets in the chart, the emptiest first."""
 MOST_OVERDRAWN, ROOM = -2.0, 0.4
 """What a bar shows of a budget at most; and the part of the bars' axis that is left for the label of one below zero."""
-GOES_ON = " ◂"
-"""Beside a bar that is cut."""
+GOES_ON = " ◄"
+"""Beside a bar that is cut; no emoji, as others like it are on phones."""
 GOOD, LOW, GONE = "#22a38b", "#f09a2e", "#c4352f"
 Series = Sequence[SeriesStatus]
 
@@ -70,6 +70,8 @@ def _objectives(series: Series, filters: Filters, words: Language) -> tuple[Comp
     )
     is_cut = len(known) > DRAWN
     said = words("slo.budgets_cut", n=DRAWN, all=f"{len(known):,}") if is_cut else words("slo.budgets_is")
+    if any((one.budget_left or 0.0) < MOST_OVERDRAWN for one in known[:DRAWN]):
+        said = words("part.break").join([said, words("slo.budgets_beyond", most=percent_left(MOST_OVERDRAWN))])
     return (
         _headline(series, words),
         parts.card(words("slo.budgets"), said, chart),

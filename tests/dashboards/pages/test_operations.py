@@ -349,7 +349,7 @@ def test_a_bar_that_is_cut_says_that_it_goes_on() -> None:
     ]
     (bars,) = slo.budgets(known, EN).data  # type: ignore[arg-type]
     assert list(bars.x)[::-1] == [-200, -200, -141, 30]
-    assert list(bars.text)[::-1] == ["−255% ◂", "−200%", "−141%", "30%"]
+    assert list(bars.text)[::-1] == ["−255% ◄", "−200%", "−141%", "30%"]
 
 
 def test_the_history_of_alerts_is_of_the_period(house: Store) -> None:
