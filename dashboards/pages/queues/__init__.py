@@ -101,7 +101,7 @@ def _headline(rows: Rows, taken: Rows, words: Language) -> Component:
     oldest = max((row for row in rows if row["waiting"]), key=lambda row: row["oldest_seconds"], default=None)
     slowest = max((row for row in rows if row["started"]), key=lambda row: row["p95"], default=None)
     bound = [row for row in rows if row["late"] is not None]
-    late, counted = sum(row["late"] for row in bound), sum(row["started"] + row["waiting"] for row in bound)
+    late, counted = (sum(row[name] for row in bound) for name in ("late", "judged"))
     gpus = gpu_count(sum(asked)) if asked else "0" if not waiting else UNKNOWN
     return parts.headline(
         [
@@ -310,7 +310,7 @@ def _table_card(rows: Rows, filters: Filters, words: Language) -> Component:
             "waiting_gpus": row["waiting_gpus"] if row["waiting"] else 0,
             "oldest": row["oldest_seconds"],
             **{name: row[name] for name in ("p50", "p95", "p99", "bound")},
-            "late": None if row["late"] is None else row["late"] / (row["started"] + row["waiting"]),
+            "late": row["late"] / row["judged"] if row["judged"] else None,
         }
         for row in rows
     ]

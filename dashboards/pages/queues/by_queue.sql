@@ -4,7 +4,7 @@
 --          of them waits, and its workload.
 -- started: jobs that began in it; p50, p95, p99: seconds that they had waited (NULL: none began).
 -- bound: seconds, of the strictest objective for all tenants of the queue; late: jobs that began later than that, or wait
---          longer at the end (NULL: no objective).
+--          longer at the end (NULL: no objective); judged: those and the jobs that began in time.
 -- Parameters: start, end DateTime64(3) (UTC); bound_clusters, bound_queues Array(String), bounds Array(Nullable(Float64)): the rows of
 --             bounds.sql; those of ({jobs})
 WITH
@@ -38,7 +38,8 @@ SELECT
     if(started > 0, quantiles[2], NULL) AS p95,
     if(started > 0, quantiles[3], NULL) AS p99,
     min(w.bound) AS bound,
-    if(bound IS NULL, NULL, countIf(wait_seconds > w.bound)) AS late
+    if(bound IS NULL, NULL, countIf(wait_seconds > w.bound)) AS late,
+    countIf(began AND w.bound IS NOT NULL OR wait_seconds > w.bound) AS judged
 FROM waits AS w
 WHERE began OR waits
 GROUP BY queue

@@ -520,3 +520,13 @@ class TestInTheBrowser:
                 expect(second.locator(".gl-acts .gl-said").last).to_have_text("已通知：chat/webhook", timeout=1)
                 assert len(chat.documents()) == 1
                 assert wrong == []
+
+
+def test_a_job_that_still_waits_within_the_target_is_not_judged(house: Store) -> None:
+    """As found: 30 of 117 jobs with a target beside 116 that had started."""
+    filters = filters_of(house, MONTH)
+    (row,) = queues.by_queue(house, filters, {"queue_wait"}, datetime(2026, 10, 2, 12, 4, tzinfo=UTC))
+    assert (row["started"], row["waiting"], row["bound"]) == (2, 2, 300)
+    assert (row["late"], row["judged"]) == (2, 2)
+    (row,) = queues.by_queue(house, filters, {"queue_wait"}, datetime(2026, 10, 2, 12, 6, tzinfo=UTC))
+    assert (row["late"], row["judged"]) == (4, 4), "over it, it counts while it waits"
