@@ -1,9 +1,9 @@
--- One row: an action of a person, or all that a sender pushed on a day, as one entry.
+-- One row: an action of a person, or all that a sender pushed on a day, as one entry; the oldest first, also within one millisecond.
 -- Parameters: action (a kind, or the whole name), object String; empty: any.
 SELECT at, actor, action, object, reason, inputs
 FROM
 (
-    SELECT at, actor, toString(action) AS action, object, reason, inputs FROM audit FINAL
+    SELECT at, actor, toString(action) AS action, object, reason, inputs, position FROM audit FINAL
     UNION ALL
     SELECT
         max(last_at) AS at,
@@ -11,7 +11,8 @@ FROM
         'push.day' AS action,
         toString(day) AS object,
         '' AS reason,
-        toJSONString(mapFromArrays(groupArray(what), groupArray(counted))) AS inputs
+        toJSONString(mapFromArrays(groupArray(what), groupArray(counted))) AS inputs,
+        toUInt64(0) AS position
     FROM
     (
         SELECT day, sender, concat(outcome, ' ', record_type, if(reason = '', '', concat(' (', reason, ')'))) AS what,
@@ -23,4 +24,4 @@ FROM
 )
 WHERE ({action:String} = '' OR action = {action:String} OR startsWith(action, concat({action:String}, '.')))
     AND ({object:String} = '' OR object = {object:String})
-ORDER BY at, action, object
+ORDER BY at, position, action, object
