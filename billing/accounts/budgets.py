@@ -16,7 +16,7 @@ from enum import StrEnum
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
-from billing.accounts.budget_file import Budget, BudgetError, current_budgets
+from billing.accounts.budget_file import Budget, BudgetError, BudgetFile, current_budgets
 from billing.accounts.costs import DailyCosts, Span, Target, daily_costs, reached
 from billing.accounts.forecast import (
     BAND_DAYS,
@@ -110,12 +110,51 @@ def budget_states(store: Store, month: str, now: datetime) -> list[BudgetState]:
     first = min(_window_start(past[0].start if past else period.start, zone), _back(period.start, BAND_DAYS, zone))
     start = max(known.start, first)
     daily = daily_costs(store, Period(start, until), [budget.tenant for budget in budgets], zone.key)
+    _same_currency(daily, currency)
+    view = _View(month, period, start, until, past, zone, currency, daily)
+    return _with_instants(store, [_state(budget, view) for budget in budgets], period.start, until)
+
+
+def last_spent(store: Store, file: BudgetFile, month: str) -> dict[Budget, Decimal]:
+    """Of each budget that has ended by the month (like 2026-10): the cost of the last month in which it was in force,
+    as far back as the books go; without those whose last month is not all closed, or has hours without a price.
+
+    Errors: BudgetError if the ledger's prices are in another currency.
+    """
+    zone = ZoneInfo(billing_timezone(store))
+    closed = closed_period(store)
+    if closed is None:
+        return {}
+    ends = {
+        one: _month_before(one.effective_to, zone)
+        for one in file.budgets
+        if one.effective_to and one.effective_to <= month
+    }
+    known = {one: last for one, last in ends.items() if closed.start < last.end <= closed.end}
+    if not known:
+        return {}
+    whole = Period(min(last.start for last in known.values()), max(last.end for last in known.values()))
+    daily = daily_costs(store, whole, [one.tenant for one in known], zone.key)
+    _same_currency(daily, file.currency)
+    found = {}
+    for one, last in known.items():
+        days = days_of(last, zone)
+        costs = daily.of(one.tenant, one.project)
+        if not any(daily.unpriced_of(one.tenant, one.project).get(day) for day in days):
+            found[one] = rounded(Fraction(sum(costs.get(day, 0) for day in days), daily.unit))
+    return found
+
+
+def _same_currency(daily: DailyCosts, currency: str) -> None:
     if daily.currencies - {currency}:
         raise BudgetError(
             "budgets", f"are in {currency}, the ledger in {' and '.join(sorted(daily.currencies))}", "Apply new ones"
         )
-    view = _View(month, period, start, until, past, zone, currency, daily)
-    return _with_instants(store, [_state(budget, view) for budget in budgets], period.start, until)
+
+
+def _month_before(month: str, zone: ZoneInfo) -> Period:
+    last_day = parse_month(month, zone.key).start.astimezone(zone).date() - timedelta(days=1)
+    return parse_month(last_day.strftime("%Y-%m"), zone.key)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 
 from billing import audit
 from billing.accounts.budget_file import BudgetError, apply_budgets, current_budgets, load_budgets, parse_budgets
-from billing.accounts.budgets import BudgetState, State, budget_states
+from billing.accounts.budgets import BudgetState, State, budget_states, last_spent
 from billing.accounts.forecast import (
     BAND_DAYS,
     DAY,
@@ -98,6 +98,23 @@ def test_exactly_the_budget_is_not_over_it(accounts: Store) -> None:
     budgets(accounts, {"tenant": "physics", "amount": "5.999999999", "effective_to": "2026-11"})
     assert states(accounts, now=end)[0].state is State.over
     assert states(accounts, "2026-11", end) == []
+
+
+def test_a_budget_that_has_ended_was_spent_in_its_last_month(accounts: Store) -> None:
+    fill(accounts, hours("2026-10-30 10:00", 3), closed=[at("2026-10-31 23:00")])
+    ended = {"tenant": "physics", "amount": "5.00", "effective_to": "2026-11"}
+    budgets(
+        accounts,
+        ended,
+        {"tenant": "physics", "amount": "9.00", "effective_from": "2026-11"},
+        {"tenant": "physics-lab", "amount": "1.00", "effective_from": "2026-08", "effective_to": "2026-09"},
+        {"tenant": "physics-lab", "amount": "1.00", "effective_from": "2026-11", "effective_to": "2026-12"},
+    )
+    applied = current_budgets(accounts)
+    assert applied is not None
+    spent = last_spent(accounts, applied.file, "2026-12")
+    assert spent == {applied.file.budgets[0]: D("6")}, "before and after the books nothing is known"
+    assert last_spent(accounts, applied.file, "2026-10") == {}, "it has not ended"
 
 
 def test_the_month_is_cut_in_the_billing_zone(books: Store) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from dash import html
@@ -12,7 +13,7 @@ from dash.development.base_component import Component
 
 from alerts.slo.objectives import ObjectivesFile
 from billing.accounts.budget_file import Budget, BudgetError, BudgetFile
-from billing.accounts.budgets import BudgetState, State, budget_states
+from billing.accounts.budgets import BudgetState, State, budget_states, last_spent
 from billing.energy.settings import EnergySettings
 from billing.parties.details import Buyer, Parties, Seller
 from dashboards import grids
@@ -20,6 +21,7 @@ from dashboards.filters import Filters
 from dashboards.format import duration
 from dashboards.languages import Language
 from dashboards.objectives import all_series
+from warehouse.errors import LedgerError
 from warehouse.store import Store
 
 SUBJECT, PLACE = ("tenant", "queue", "service", "cluster"), ("cluster", "pool")
@@ -54,10 +56,12 @@ def _budgets(store: Store, file: BudgetFile, filters: Filters, words: Language) 
         grids.text("thresholds", words("admin.thresholds"), words("admin.thresholds_is"), minimum=150),
         grids.text("owner", words("alerts.owner"), minimum=110),
     ]
+    spent = _spent_before(store, file, month)
     rows = [
-        _budget(one, states.get((one.tenant, one.project)) if one.in_force(month) else None, month, filters, words)
+        _budget(one, states.get((one.tenant, one.project)) if one.in_force(month) else None, spent.get(one), month,
+                filters, words)
         for one in sorted(file.budgets, key=lambda one: not one.in_force(month))
-    ]
+    ]  # fmt: skip
     low = [
         grids.text("tenant", words("filter.tenant")),
         grids.money("amount", words("admin.low_balance"), file.currency, words("admin.low_balance_is")),
@@ -71,14 +75,28 @@ def _budgets(store: Store, file: BudgetFile, filters: Filters, words: Language) 
     ]
 
 
-def _budget(one: Budget, found: BudgetState | None, month: str, filters: Filters, words: Language) -> dict[str, Any]:
+def _spent_before(store: Store, file: BudgetFile, month: str) -> Mapping[Budget, Decimal]:
+    """Of the budgets that have ended; none where the books have another currency."""
+    try:
+        return last_spent(store, file, month)
+    except LedgerError:
+        return {}
+
+
+def _budget(
+    one: Budget, found: BudgetState | None, last: Decimal | None, month: str, filters: Filters, words: Language
+) -> dict[str, Any]:
+    """last: what was spent of one that has ended, in its last month."""
     if found is not None:
         state = words(f"report.state.{found.state.name}")
     elif one.in_force(month):
         state = words(f"report.state.{State.unknown.name}")
+    elif one.effective_to and one.effective_to <= month:
+        how = "is_over" if last is None else "was_exceeded" if last > one.amount else "was_kept"
+        state = words(f"admin.{how}")
     else:
-        state = words("admin.is_over" if one.effective_to and one.effective_to <= month else "admin.is_to_come")
-    spent = found.actual if found else None
+        state = words("admin.is_to_come")
+    spent = found.actual if found else last
     return {
         "tenant": one.tenant,
         "href": filters.href("/tenants", tenant=one.tenant, period=month),

@@ -23,6 +23,8 @@ from access.scope import Stores
 from access.tokens import Token, list_tokens
 from alerts.slo.applied import apply_objectives
 from alerts.slo.objectives import parse_objectives
+from billing import audit
+from billing.accounts.budget_file import Budget
 from billing.energy.settings import apply_energy_settings, parse_energy_settings
 from billing.invoicing.invoices import issued
 from billing.parties.applied import apply_parties
@@ -31,7 +33,7 @@ from dashboards.filters import Address, Filters, filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import admin, explore, invoices
-from dashboards.pages.admin import applied_files, people
+from dashboards.pages.admin import applied_files, in_force, people
 from dashboards.pages.explore import answer
 from dashboards.pages.invoices.document import _after, _credited, _headline, _void_card
 from tests.billing.sample_documents import credit_note, every_kind
@@ -314,6 +316,29 @@ def test_instants_in_the_audit_are_on_the_books_clocks() -> None:
     stored = admin._inputs(named)
     said = with_moments(stored, admin.INSTANT, lambda at: words.dated(at.astimezone(ZoneInfo("Europe/Berlin"))))
     assert said == 'expires_at: 1 December 2027, 00:05, ends: ["14 December 2026, 00:04"]'
+
+
+def test_the_audit_has_what_was_done_last_first_also_within_a_millisecond(house: Store) -> None:
+    """As found: a token revoked below its creation, as actions of one instant were ordered by their names."""
+    at, done = datetime(2026, 10, 3, 4, 5, 6, tzinfo=UTC), ("moment.revoke", "moment.create", "moment.sign")
+    for action in done:
+        audit.record(house, at, "ada", action, "one")
+    shown = house.rows(read_sql(admin.__file__, "audit"), {"find": "moment.", "most": 10})
+    assert [row["action"] for row in shown] == list(reversed(done))
+    assert [row["action"] for row in audit.history(house, "moment")] == list(done)
+
+
+def test_a_budget_that_has_ended_says_how_its_last_month_ended(house: Store) -> None:
+    """As found: half of the table were dashes, and an overrun of last month was nowhere."""
+    one = Budget(tenant="vision", amount="100.00", effective_from="2026-09", effective_to="2026-10")
+    filters = filters_of(house, "")
+    for spent, state, part in (
+        (None, "ended", None),
+        (Decimal(100), "ended, within budget", 1),
+        (Decimal("118.70"), "ended, over budget", Decimal("1.187")),
+    ):
+        row = in_force._budget(one, None, spent, "2026-10", filters, language("en"))
+        assert (row["state"], row["spent"], row["percent"]) == (state, spent, part)
 
 
 def test_administration_shows_each_budget_in_force_and_how_it_stands(house: Store) -> None:
