@@ -71,7 +71,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         parts.split(
             _months_card(months, month, sums, filters, words, close_form(store, closed.end, untimed, words)),
             _drafts_card(month, issued, tenants["tenants"], name, untimed, words, bool(of_month)),
-            class_name="gl-late",
+            class_name="gl-late gl-all-issued" if month.state is MonthState.issued else "gl-late",
         ),
         draft_card(month.name, tenant, untimed, words) if tenant else None,
         _issued_card(issued, month, tenants["tenants"], untimed, words),
@@ -144,7 +144,15 @@ def _months_card(
             ]
         )  # fmt: skip
     heads = [words(f"invoices.{name}") for name in ("month", "state", "count", "amount")]
-    return parts.card(words("invoices.months"), words("invoices.months_is"), parts.table(heads, rows), close)
+    none_left = html.P(words("invoices.no_drafts_left"), className="gl-note gl-none-left")
+    table = parts.table(heads, rows)
+    return parts.card(
+        words("invoices.months"),
+        words("invoices.months_is"),
+        table,
+        none_left if here.state is MonthState.issued else None,
+        close,
+    )
 
 
 def _drafted_so_far(is_here: bool, words: Language) -> Component:
@@ -224,7 +232,7 @@ def _drafts_card(
         *(html.Span(id=f"invoices-{name}", hidden=True) for name in ("drafted", "so-far") if has_issued),
         html.Div(issue if may else None, id="invoices-issue", hidden=True),
         tool=exports.of_grid("invoices-drafts", f"drafts-{month.name}", filters, words),
-        class_name="gl-table-card",
+        class_name="gl-table-card gl-drafts",
     )
 
 
