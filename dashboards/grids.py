@@ -198,8 +198,12 @@ def number(
 
 def price(field: str, header: str, tip: str = "", unit: str = "") -> Column:
     """A number, shown as in the row's FIELD_text (format.unit_price)."""
-    column = number(field, header, tip, unit=unit)
-    formatter = {"function": f"params.data.{field}_text"}
+    return as_told(number(field, header, tip, unit=unit))
+
+
+def as_told(column: Column) -> Column:
+    """A column of numbers, shown as in the row's FIELD_text."""
+    formatter = {"function": f"params.data.{column['field']}_text"}
     return {**column, "valueFormatter": formatter, "context": {**column["context"], "formatter": formatter}}
 
 

@@ -21,8 +21,9 @@ from billing.periods import Period as Span
 from billing.periods import parse_period
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, hours, money, money_column, percent, signed_hours, symbol
+from dashboards.format import UNKNOWN, hours, money, percent, signed_hours, symbol
 from dashboards.languages import Language
+from dashboards.pages.changes.adding_up import in_short, with_texts
 from dashboards.pages.changes.bills import bills_card, callbacks
 from dashboards.parts import Figure
 from dashboards.periods import ALL, HOUR, Period, latest
@@ -148,14 +149,13 @@ def _headline(total: Change, filters: Filters, words: Language) -> Component:
     currency, difference = filters.currency, known["difference"]
     idle = None if difference is None else known["idle_cost"] - known["idle_cost_before"]
     more_hours = known["gpu_hours"] - known["gpu_hours_before"]
-    was = known["cost_before"]
+    was, said = known["cost_before"], in_short(known, currency)
     return parts.headline(
         [
-            Figure(words("changes.difference"), signed(difference, currency), "",
+            Figure(words("changes.difference"), said["difference"], "",
                    words("changes.part", share=percent(abs(float(difference / was)) if was else None))
                    if difference is not None else ""),
-            Figure(words("changes.now"), money(known["cost"], currency), "",
-                   words("changes.was", amount=money(was, currency))),
+            Figure(words("changes.now"), said["cost"], "", words("changes.was", amount=said["cost_before"])),
             Figure(words("changes.hours"), signed_hours(float(more_hours)),
                    "", words("changes.hours_was", hours=hours(float(known["gpu_hours_before"])))),
             Figure(words("changes.idle"), signed(idle, currency), "",
@@ -177,9 +177,8 @@ def _walked(total: Change, before: Filters, now: Filters, words: Language) -> go
              words("changes.now")]  # fmt: skip
     steps = [known[name] for name in ("cost_before", "by_hours", "by_price", "by_mix", "cost")]
     amounts = [float(one) if one is not None else None for one in steps]
-    shown = money_column(steps, currency)
-    plus = [bool(one and one > 0 and number in (1, 2, 3)) for number, one in enumerate(steps)]
-    said = [f"+{text}" if is_more else text for text, is_more in zip(shown, plus, strict=True)]
+    shown = in_short(known, currency)
+    said = [shown[name] for name in ("cost_before", "by_hours", "by_price", "by_mix", "cost")]
     walk = {
         "type": "waterfall",
         "x": names,
@@ -211,8 +210,10 @@ def _table(found: Changes, total: Change, filters: Filters, words: Language) -> 
     columns = [
         grids.link("name", words(f"tenants.{level}")),
         *(
-            grids.money(
-                name, words(f"changes.{name}"), currency, words(f"changes.{name}_is"), "" if name in SUMS else "+"
+            grids.as_told(
+                grids.money(
+                    name, words(f"changes.{name}"), currency, words(f"changes.{name}_is"), "" if name in SUMS else "+"
+                )
             )
             for name in ("cost_before", "cost", "difference", "by_hours", "by_price", "by_mix", "idle_difference")
         ),
@@ -220,6 +221,7 @@ def _table(found: Changes, total: Change, filters: Filters, words: Language) -> 
     rows = [_row(name, one, filters, words) for name, one in found.items()]
     rows.sort(key=lambda row: (row["difference"] is None, -abs(row["difference"] or 0), row["name"]))
     last = _row("", total, filters, words) | {"name": words("tenants.all"), "href": ""}
+    rows, last = with_texts(rows, last, currency)
     return grids.grid(columns, rows[:MOST], words, "changes-grid", last, spare=("idle_difference", "cost_before"))
 
 
