@@ -6,6 +6,14 @@
     return amounts.reduce(function (parts, one) { return parts + Math.round(one * 1e4); }, 0) / 1e4;
   }
 
+  // GPU-hours on a draft's lines, as the total below them has: with what minimums add, without corrections.
+  function hoursOf(draft) {
+    return draft.lines.reduce(function (hours, line) {
+      var counts = line.unit === "GPU-hours" && line.quantity != null && line.charge_class !== "Correction";
+      return counts ? hours + Number(line.quantity) : hours;
+    }, 0);
+  }
+
   // A sum for each currency, to the last cent; at least so much where something has no price.
   function sumOf(drafts, asked) {
     var amounts = {};
@@ -189,7 +197,7 @@
           var corrections = one.lines.filter(function (line) { return line.charge_class === "Correction" && line.amount != null; });
           return {
             corrections: corrections.length ? sum(corrections.map(function (line) { return Number(line.amount); })) : null,
-            tenant: one.tenant || asked.nobody, href: one.tenant && asked.href ? asked.href + encodeURIComponent(one.tenant) : "", lines: one.lines.length, hours: amount(totals.allocated_gpu_hours),
+            tenant: one.tenant || asked.nobody, href: one.tenant && asked.href ? asked.href + encodeURIComponent(one.tenant) : "", lines: one.lines.length, hours: hoursOf(one),
             unpriced: amount(totals.unpriced_gpu_hours), tax: unknown ? null : amount(totals.tax),
             amount: unknown ? null : amount(totals.amount), currency: one.currency,
             state: totals.incomplete ? asked.incomplete : asked.complete,

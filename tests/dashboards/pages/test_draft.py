@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -143,12 +144,34 @@ def test_the_drafts_of_a_month_sum_to_the_cent(amounts: list[str], shown: str, c
          "lines": [{"amount": one, "charge_class": "Correction"} for one in amounts]}
         for amount in amounts
     ]  # fmt: skip
+    rows, refused, is_empty, total, among_months = loaded(drafts)
+    assert (refused, is_empty, total, among_months) == ("", False, shown, shown)
+    assert {row["corrections"] for row in rows} == {corrected}
+
+
+def test_the_drafts_have_the_quantity_that_stands_below_their_lines() -> None:
+    """As found: 14,458.8 GPU-hours of a draft whose lines have 14,458.89, as a minimum was left out."""
+    lines_ = [
+        {"kind": kind, "unit": unit, "quantity": quantity, "project": "p", "sku": "h100", "description": "d",
+         "contracted_unit_price": None, "amount": "1.00", "rule": "", "charge_class": charge, "reference": None}
+        for kind, unit, quantity, charge in (
+            ("usage", "GPU-hours", "14458.8251", None), ("minimum", "GPU-hours", "0.0625", None),
+            ("usage", "GPU-hours", "-5", "Correction"), ("tax", "", None, None),
+        )
+    ]  # fmt: skip
+    totals = {"amount": "4.00", "incomplete": False, "allocated_gpu_hours": "14458.8251"}
+    document = {"lines": lines_, "totals": totals, "period": {"timezone": "UTC"}}
+    grid: Any = lines_table(document, language("en"), "lines")
+    (row,), *_ = loaded([{"tenant": "nlp", "currency": "EUR", "totals": totals, "lines": lines_}])
+    assert row["hours"] == pytest.approx(grid.dashGridOptions["pinnedBottomRowData"][0]["quantity"]) == 14458.8876
+
+
+def loaded(drafts: Sequence[dict[str, Any]]) -> Any:
+    """What the browser makes of drafts: the table's rows, and what else it fills in."""
     asked = {"month": "2026-10", "issued": [], "tenants": [], "symbols": {"EUR": "€"}, "incomplete": "?"}
     code = f"""{BROWSER}; const given = {json.dumps(drafts)};
         require({json.dumps(str(REPO / "dashboards/assets/forms.js"))});
         window.dash_clientside.glforms.drafts({json.dumps(asked)}).then(found => console.log(JSON.stringify(found)));"""
     node = str(Path(playwright.__file__).with_name("driver") / "node")  # it brings its own
     done = subprocess.run([node, "-e", code], capture_output=True, text=True, check=True, timeout=PATIENCE_SECONDS)
-    rows, refused, is_empty, total, among_months = json.loads(done.stdout)
-    assert (refused, is_empty, total, among_months) == ("", False, shown, shown)
-    assert {row["corrections"] for row in rows} == {corrected}
+    return json.loads(done.stdout)
