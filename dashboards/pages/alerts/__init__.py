@@ -43,7 +43,8 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     found, evaluated = active(store, filters, now), is_evaluated(store, filters)
     may_silence, sees_fleet = current().may(Action.silence), current().may(Action.see_fleet)
     begun = next((one for one in found if one["fingerprint"] == filters.more.get("silence")), None)
-    targets = filters.rows(store, __file__, "deliveries") if sees_fleet and filters.period else []
+    rule = filters.more.get("rule", "")
+    targets = filters.rows(store, __file__, "deliveries", rule=rule) if sees_fleet and filters.period else []
     silences_part = silencing.silences_card(store, filters, now, begun, may_silence, words) if sees_fleet else None
     return parts.page(
         parts.titles(filters, words, words("alerts.title"), _of_rule(filters, words)),

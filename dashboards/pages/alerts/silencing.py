@@ -36,7 +36,7 @@ def silences_card(
     matchers = "" if alert is None else matchers_text(alert["labels"])
     return parts.card(
         words("alerts.silences"),
-        words("alerts.silences_is"),
+        words("alerts.silences_of_all" if filters.more.get("rule") else "alerts.silences_is"),
         html.Div(listed(silences(store, now), filters, now, may_silence, words), id="alerts-silences"),
         _form(matchers, alert is not None, words) if may_silence else None,
         id="silences",

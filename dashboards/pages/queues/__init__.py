@@ -21,7 +21,7 @@ from dashboards.languages import Language
 from dashboards.objectives import all_series
 from dashboards.pages.queues.longest import longest, longest_card
 from dashboards.pages.queues.matrix import preemptions_card
-from dashboards.pages.queues.waiters import known_until, waiters_card, waiting
+from dashboards.pages.queues.waiters import known_until, said_at, waiters_card, waiting
 from dashboards.parts import Figure
 from dashboards.registry import Page
 from scheduler.words import said
@@ -57,17 +57,18 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         return parts.page(title, states.nothing(words("queues.title"), words("queues.none")))
     waiters = waiting(store, filters, at=end)
     quota = _quota_card(store, reported, filters, sees_fleet and "quota_redemption" in objectives, words)
-    why_card = _why_card(rows, reported, filters, words)
+    at = said_at(end, filters, words)
+    why_card = _why_card(rows, reported, at, filters, words)
     is_whole = {"tenant", "project", "queue"}.isdisjoint(filters.address.chosen)
     return parts.page(
         title,
-        _headline(rows, taken, words),
+        _headline(rows, taken, at, words),
         _waits_card(rows, words)
         if why_card is None
         else parts.split(_waits_card(rows, words), why_card, class_name="gl-even"),
         waiters_card(waiters, end, filters, words) if waiters else None,
         longest_card(longest(store, filters), filters, words),
-        _table_card(rows, filters, words),
+        _table_card(rows, at, filters, words),
         *_beside(preemptions_card(taken, filters, words) if taken else None, quota),
         # What a scheduler says of all it places is no part's.
         _fragmentation_card(store, reported, filters, words) if sees_fleet and is_whole else None,
@@ -95,7 +96,8 @@ def preemptions(store: Store, filters: Filters) -> Rows:
     return filters.rows(store, __file__, "preemptions") if found["preemptions"] else []
 
 
-def _headline(rows: Rows, taken: Rows, words: Language) -> Component:
+def _headline(rows: Rows, taken: Rows, at: str, words: Language) -> Component:
+    """at: as of when jobs wait."""
     waiting, started = (sum(row[name] for row in rows) for name in ("waiting", "started"))
     asked = [row["waiting_gpus"] for row in rows if row["waiting_gpus"] is not None]
     oldest = max((row for row in rows if row["waiting"]), key=lambda row: row["oldest_seconds"], default=None)
@@ -105,15 +107,13 @@ def _headline(rows: Rows, taken: Rows, words: Language) -> Component:
     gpus = gpu_count(sum(asked)) if asked else "0" if not waiting else UNKNOWN
     return parts.headline(
         [
-            Figure(
-                words("queues.waiting"), f"{waiting:,}", words.count("queues.jobs", waiting), words("queues.at_the_end")
-            ),
+            Figure(words("queues.waiting"), f"{waiting:,}", words.count("queues.jobs", waiting), at),
             Figure(words("queues.asked"), gpus, words("unit.gpus"), words("queues.asked_is")),
             Figure(
                 words("queues.oldest"),
                 duration(oldest["oldest_seconds"] if oldest else None, words),
                 "",
-                oldest["queue"] or words("no_name") if oldest else words("queues.nobody_waits"),
+                oldest["queue"] or words("no_name") if oldest else words("queues.nobody_waits", at=at),
             ),
             Figure(
                 words("queues.started"), f"{started:,}", words.count("queues.jobs", started), words("queues.started_is")
@@ -222,11 +222,11 @@ def reasons(rows: Rows, reported: Rows, filters: Filters) -> dict[str, dict[str,
     return {queue: dict(causes) for queue, causes in found.items() if causes}
 
 
-def _why_card(rows: Rows, reported: Rows, filters: Filters, words: Language) -> Component | None:
+def _why_card(rows: Rows, reported: Rows, at: str, filters: Filters, words: Language) -> Component | None:
     """None if one job waits at most: the table of those that wait says why it does."""
     found = reasons(rows, reported, filters)
     by_scheduler = any(row["name"] == "pending_jobs" for row in reported)
-    subtitle = words("queues.why_is")
+    subtitle = words("queues.why_is", at=at)
     if by_scheduler:
         subtitle = words("queues.why_at", at=_reported_at(reported, filters, words))
     if sum(sum(causes.values()) for causes in found.values()) < 2:
@@ -290,10 +290,10 @@ def why(found: Mapping[str, Mapping[str, int]], words: Language) -> go.Figure:
     )
 
 
-def _table_card(rows: Rows, filters: Filters, words: Language) -> Component:
+def _table_card(rows: Rows, at: str, filters: Filters, words: Language) -> Component:
     columns = [
         grids.link("name", words("waits.queue")),
-        grids.sorted_by(grids.number("waiting", words("queues.waiting"), words("queues.at_the_end"), ",d")),
+        grids.sorted_by(grids.number("waiting", words("queues.waiting"), at, ",d")),
         grids.number("waiting_gpus", words("waits.gpus"), words("queues.asked_is"), ",.2~f"),
         grids.duration(words, "oldest", words("queues.oldest"), words("queues.oldest_is")),
         grids.number("started", words("queues.started"), words("queues.started_is"), ",d"),

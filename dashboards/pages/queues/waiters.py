@@ -43,6 +43,12 @@ def known_until(store: Store, filters: Filters) -> datetime:
     return newest
 
 
+def said_at(end: datetime, filters: Filters, words: Language) -> str:
+    """As of when jobs wait: a period that goes on has no end yet.   end: as of `known_until`."""
+    is_over = filters.period is None or end >= filters.period.end
+    return words("queues.at_the_end") if is_over else words("queues.as_of", at=words.moment(filters.local(end)))
+
+
 def expected(row: Row, at: datetime, filters: Filters, words: Language) -> str:
     """The expected start of a job that waits at an instant, as people read it: of an interval that has begun its end,
     after it that it is overdue; '' where nobody tells one."""
@@ -77,13 +83,15 @@ def _interval(row: Row) -> str | None:
 def waiters_card(rows: Sequence[Row], at: datetime, filters: Filters, words: Language) -> Component:
     """at: the instant at which they wait."""
     in_all = rows[0]["in_all"] if rows else 0
+    is_over = filters.period is None or at >= filters.period.end
+    until = words("queues.waited_is" if is_over else "queues.waited_until", at=words.moment(filters.local(at)))
     columns = [
         grids.link("name", words("workload.name"), minimum=140, flex=1.4),
         grids.text("queue", words("waits.queue"), minimum=84, flex=0.8),
         grids.text("rank", words("queues.rank"), words("queues.rank_is"), minimum=88, flex=0.6),
         grids.text("reason", words("queues.reason"), words("queues.reason_is"), minimum=140, flex=1.2),
         grids.sentence("details", words("queues.details"), words("queues.details_is"), minimum=240, flex=460),
-        grids.duration(words, "waited", words("queues.waited"), words("queues.waited_is")),
+        grids.duration(words, "waited", words("queues.waited"), until),
         grids.moment("expected", words("queues.expected"), words("queues.expected_is"), minimum=256),
         grids.number("gpus", words("waits.gpus"), "", ",.2~f", minimum=70),
         grids.text("tenant", words("filter.tenant"), minimum=84, flex=0.8),
@@ -94,13 +102,13 @@ def waiters_card(rows: Sequence[Row], at: datetime, filters: Filters, words: Lan
     cut = words("queues.waiters_cut", most=MOST, all=f"{in_all:,}")
     return parts.card(
         words("queues.waiters"),
-        cut if in_all > MOST else words("queues.waiters_is"),
+        cut if in_all > MOST else words("queues.waiters_is", at=said_at(at, filters, words)),
         grids.grid(
             columns,
             [_row(row, at, filters, words) for row in rows],
             words,
             "queues-waiters",
-            empty=words("queues.nobody_waits"),
+            empty=words("queues.nobody_waits", at=said_at(at, filters, words)),
             spare=("priority", "since", "project", "tenant", "gpus", "rank", "queue", "details"),
         ),
         tool=exports.of_grid("queues-waiters", "waiting", filters, words),

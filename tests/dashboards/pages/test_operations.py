@@ -522,6 +522,16 @@ class TestInTheBrowser:
                 assert wrong == []
 
 
+def test_one_rule_s_page_has_its_notifications_alone(house: Store) -> None:
+    """As found: 3 alerts of the rule, and below them 35 with 38 messages."""
+    filters = filters_of(house, f"?{DAY}")
+    told = {rule: filters.rows(house, alerts.__file__, "deliveries", rule=rule) for rule in ("", "long-queue", "other")}
+    assert told[""] == told["long-queue"] and len(told[""]) == 2 and told["other"] == []
+    text = str(show(house, ANYBODY, "/alerts", f"?{DAY}&rule=other").page)
+    assert "No notifications in this period" in text and "of all rules; matching alerts" in text
+    assert "chat/slack" in str(show(house, ANYBODY, "/alerts", f"?{DAY}&rule=long-queue").page)
+
+
 def test_a_job_that_still_waits_within_the_target_is_not_judged(house: Store) -> None:
     """As found: 30 of 117 jobs with a target beside 116 that had started."""
     filters = filters_of(house, MONTH)

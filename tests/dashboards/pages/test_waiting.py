@@ -141,6 +141,18 @@ def test_nobody_has_waited_longer_than_facts_reach(house: Store, jobs: Sequence[
     assert f"'{duration(longest, language('en'))}'" in str(show(house, ANYBODY, "/queues", search).page)
 
 
+def test_a_period_that_goes_on_says_as_of_when_jobs_wait(house: Store) -> None:
+    """As found: at the end of a period that had a day to go, of a job submitted after its last closed hour."""
+    over = str(show(house, ANYBODY, "/queues", f"?{DAY}&cluster=q").page)
+    assert "at the end of the period" in over and "as of" not in over
+    search = "?period=2026-10-01..2027-08-01&cluster=q"
+    filters = filters_of(house, search)
+    at = EN.moment(filters.local(known_until(house, filters)))
+    open_still = str(show(house, ANYBODY, "/queues", search).page)
+    assert "at the end of the period" not in open_still
+    assert f"as of {at}" in open_still and f"every job waiting as of {at}, by queue" in open_still
+
+
 def test_a_filter_does_not_move_anybody_up(house: Store) -> None:
     ranks = {row["allocation_id"]: row["rank"] for row in waiting(house, filters_of(house, f"?{DAY}"))}
     mine = waiting(house, filters_of(house, f"?{DAY}&tenant=vision"))
