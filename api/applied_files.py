@@ -63,7 +63,7 @@ class InForce:
 class Kind:
     """name: of the part of the administration.   api: where it is posted, below /api/v1.   action: what that takes.
     what: in errors.   current: as the package has it, with the file in its `attribute`.   refuse: raises where applying
-    would.   changes: in words.   effect: on the closed hours, a row a change.   table, column, list_key: its versions.
+    would.   changes: in words.   effect: on the closed hours, a row a change.   table, column, lists: its versions.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Kind:
     apply: Callable[[Store, Any, str, str, datetime], str]
     table: str
     column: str
-    list_key: str
+    lists: tuple[str, ...]
     refuse: Callable[[Store, Any], None] = lambda store, file: None
     changes: Callable[[Any, Any], Sequence[str]] = lambda old, new: ()
     effect: Callable[[Store, Any, Any], Sequence[Mapping[str, Any]]] = lambda store, old, new: ()
@@ -137,8 +137,8 @@ def apply(store: Store, kind: Kind, file: Versioned, author: str, reason: str, n
 
 
 def versions(store: Store, kind: Kind) -> list[dict[str, Any]]:
-    """Every application, the oldest first: version, applied_at, author, reason, rules (entries of its first list)."""
-    params = {"table": kind.table, "column": kind.column, "key": kind.list_key}
+    """Every application, the oldest first: version, applied_at, author, reason, rules (entries of its lists)."""
+    params = {"table": kind.table, "column": kind.column, "keys": list(kind.lists)}
     return store.rows(read_sql(__file__, "applied_versions"), params)
 
 
@@ -159,28 +159,29 @@ def _moves(store: Store, old: Any, new: Any) -> Sequence[Mapping[str, Any]]:
 
 RATES = Kind(
     "rates", "/rates/cards", Action.set_prices, "the rate card", RateError, parse_rate_card, current_rate_card, "card",
-    apply_rate_card, "rate_cards", "card", "rates", check_rate_card,
+    apply_rate_card, "rate_cards", "card", ("rates",), check_rate_card,
     lambda old, new: [f"{change.what} {change.of}: {change.words}" for change in card_changes(old, new)],
     _price_effect,
 )  # fmt: skip
 TENANTS = Kind(
     "tenants", "/tenants/mapping", Action.set_prices, "the tenants' mapping", TenantError, parse_mapping,
-    current_mapping, "mapping", apply_mapping, "tenant_mappings", "mapping", "rules", check_mapping, effect=_moves,
+    current_mapping, "mapping", apply_mapping, "tenant_mappings", "mapping", ("rules",), check_mapping, effect=_moves,
 )  # fmt: skip
 BUDGETS = Kind(
     "budgets", "/budgets", Action.set_budgets, "the budgets", BudgetError, parse_budgets, current_budgets, "file",
-    apply_budgets, "budgets", "budgets", "budgets", check_budgets,
+    apply_budgets, "budgets", "budgets", ("budgets", "low_balances"), check_budgets,
 )  # fmt: skip
 OBJECTIVES = Kind(
     "objectives", "/objectives", Action.set_budgets, "the objectives", SloError, parse_objectives, current_objectives,
-    "file", apply_objectives, "slo_files", "objectives", "objectives",
+    "file", apply_objectives, "slo_files", "objectives", ("objectives",),
 )  # fmt: skip
 ENERGY = Kind(
     "energy", "/energy/settings", Action.set_prices, "the energy settings", EnergySettingsError, parse_energy_settings,
-    current_energy_settings, "settings", apply_energy_settings, "energy_settings", "settings", "intensity",
+    current_energy_settings, "settings", apply_energy_settings, "energy_settings", "settings",
+    ("intensity", "idle_power"),
 )  # fmt: skip
 PARTIES = Kind(
     "parties", "/parties", Action.set_prices, "the parties", PartiesError, parse_parties, current_parties, "parties",
-    apply_parties, "parties", "parties", "buyers",
+    apply_parties, "parties", "parties", ("seller", "buyers"),
 )  # fmt: skip
 KINDS = {kind.name: kind for kind in (RATES, TENANTS, BUDGETS, OBJECTIVES, ENERGY, PARTIES)}

@@ -82,7 +82,8 @@ def test_a_file_is_compared_applied_shown_as_yaml_and_known_again(store: Store, 
     signs = [line for line in other.diff if line[0] in "+-"]
     old, new = (value.strip('"') for value in CHANGED[name])
     assert [(line[0], old in line, new in line) for line in signs] == [("-", True, False), ("+", False, True)]
-    assert [row["version"] for row in applied_files.versions(store, kind)] == [file.version]
+    (row,) = applied_files.versions(store, kind)
+    assert (row["version"], row["rules"]) == (file.version, sum(len(getattr(file, name)) for name in kind.lists))
     (noted,) = history(store, "", file.version)
     assert (noted["actor"], noted["reason"]) == ("ada", "why")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from urllib.parse import quote
 
 from dash import dcc, html
@@ -17,11 +17,11 @@ from billing.held import Effect, effect
 from billing.senders import sender_days
 from dashboards import exports, forms, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import device_name
+from dashboards.format import device_name, duration
 from dashboards.languages import Language
 from ingest.errors import IngestError
 from ingest.held import HELD, HeldPush, held_push, held_pushes, rows_of
-from warehouse.durations import format_duration, seconds_of
+from warehouse.durations import seconds_of
 from warehouse.store import Store
 
 DAYS = 7
@@ -86,7 +86,7 @@ def detail(push: HeldPush, filters: Filters, words: Language) -> str:
     if found is None:
         return push.detail
     since = words.dated(filters.local(datetime.fromisoformat(found[1])))
-    return words("admin.held_before", at=since, span=format_duration(seconds_of(found[2]), words.code))
+    return words("admin.held_before", at=since, span=duration(seconds_of(found[2]), words))
 
 
 def _chosen(store: Store, id: str, filters: Filters, words: Language) -> list[Component]:
@@ -144,7 +144,7 @@ def _changes(found: Effect, words: Language) -> Component:
     ]
     rows = [
         {
-            "month": one.month,
+            "month": _month(one.month, words),
             "tenant": words("admin.nobody_holds") if one.tenant is None else one.tenant or words("no_name"),
             "invoice": one.issued,
             "before": one.cost_before,
@@ -157,9 +157,14 @@ def _changes(found: Effect, words: Language) -> Component:
     return grids.grid(columns, rows, words, "admin-held-changes")
 
 
+def _month(name: str, words: Language) -> str:
+    """Like 2026-10, in words."""
+    return words.month(date.fromisoformat(f"{name}-01"))
+
+
 def _decisions(push: HeldPush, found: Effect, words: Language) -> list[Component]:
     issued = [one for one in found.changes if one.issued]
-    amounts = (f"{one.tenant} {one.month}: {one.difference:+,.2f} {one.currency}" for one in issued[:5])
+    amounts = (f"{one.tenant}, {_month(one.month, words)}: {one.difference:+,.2f} {one.currency}" for one in issued[:5])
     money = words("part.break").join(amounts) or "–"
     money = money if found.known else words("admin.held_not_known")
     why = forms.field("why", words("admin.held_reason"))

@@ -184,7 +184,7 @@ def _energy(store: Store, file: EnergySettings, filters: Filters, words: Languag
     columns = [
         grids.text("region", words("admin.region"), minimum=80),
         grids.text("about", words("admin.match"), words("admin.match_is"), minimum=130),
-        grids.number("grams", words("admin.grams"), words("admin.grams_is"), ",.1f"),
+        grids.number("grams", words("admin.grams"), words("admin.grams_is"), ",.1~f"),
         grids.number("pue", "PUE", words("admin.pue_is"), ",.2f"),
         grids.text("times", words("admin.times"), minimum=130),
         grids.sentence("source", words("admin.intensity_source"), minimum=200, flex=200),

@@ -48,7 +48,7 @@ def tokens_part(store: Store, filters: Filters, words: Language) -> list[Compone
         forms.field("days", words("admin.days"), "90", "number"),
         forms.choice("scopes", words("admin.scopes"), [(one, one.replace(",", ", ")) for one in SCOPES], "list"),
         forms.choice("roles", words("admin.role"), roles, "list"),
-        forms.field("tenants", words("filter.tenant"), kind="list", hint=words("admin.tenants_hint")),
+        forms.field("tenants", words("admin.tenants_of_role"), kind="list", hint=words("admin.tenants_hint")),
         shows="token",
     )
     said = words("admin.tokens_is", shown=f"{min(len(found), MOST):,}", all=f"{len(found):,}")
@@ -129,7 +129,7 @@ def users_part(store: Store, filters: Filters, words: Language) -> list[Componen
             "kind", words("admin.kind"), [(kind, words(f"admin.{kind}")) for kind in (Kind.local, Kind.service)]
         ),
         forms.choice("roles", words("admin.role"), [(role, words(f"role.{role}")) for role in reversed(Role)], "list"),
-        forms.field("tenants", words("filter.tenant"), kind="list", hint=words("admin.tenants_hint")),
+        forms.field("tenants", words("admin.tenants_of_role"), kind="list", hint=words("admin.tenants_hint")),
     )
     listed = parts.table(heads, rows, "gl-texts", cards=True) if rows else states.nothing_here(words("admin.no_user"))
     return [
