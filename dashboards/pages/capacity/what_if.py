@@ -268,7 +268,8 @@ def _notes(asked: WhatIf, filters: Filters, words: Language) -> list[str]:
         found.append(words.count("capacity.note_mig", work.mig_devices))
     found += [words.count(f"capacity.assumed_{what}", count) for what, count in work.assumed.items()]
     if work.waiting or work.gone:
-        found.append(words("capacity.note_never", waiting=f"{work.waiting:,}", gone=f"{work.gone:,}"))
+        at = words.moment(filters.local(datetime.fromtimestamp(work.end, UTC)))
+        found.append(words("capacity.note_never", waiting=f"{work.waiting:,}", at=at, gone=f"{work.gone:,}"))
     if work.partly:
         found.append(words.count("capacity.note_partly", work.partly))
     if work.down_hours >= 0.05:

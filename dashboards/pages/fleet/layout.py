@@ -16,9 +16,6 @@ from dashboards.format import device_digits
 from dashboards.languages import Language
 from warehouse.store import Store
 
-NARROW = 1 / 8
-"""Of a device, up to which a share has no room for words."""
-
 
 def layout_card(store: Store, filters: Filters, until: datetime, words: Language, device: str = "") -> Component | None:
     """A bar of units a device, at the end of the period; nothing where no device is shared."""
@@ -71,8 +68,8 @@ def _bar(
     if free > 0:
         units = f"{free}/{first['device_units']}"
         said = words("fleet.free", units=units)
-        shown = said if free / first["device_units"] > NARROW else units
-        parts_of.append(html.Span(shown, className="gl-share gl-free", title=said, style={"flexGrow": free}))
+        named = {"role": "img", "aria-label": said}
+        parts_of.append(html.Span(units, className="gl-share gl-free", title=said, style={"flexGrow": free}, **named))
     return html.Div(
         [
             html.A(

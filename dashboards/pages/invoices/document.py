@@ -134,8 +134,13 @@ def lines_table(
     id: str,
     href: Callable[[int], str] | None = None,
     chosen: int | None = None,
+    currency: str = "",
 ) -> Component:
-    """The lines of a document or a draft.   href: of a line, by its number."""
+    """The lines of a document or a draft.   href: of a line, by its number.   currency: unless the card says it."""
+
+    def priced(name: str) -> str:
+        return f"{words(name)}, {currency}" if currency else words(name)
+
     lines, totals, zone = document["lines"], document["totals"], document["period"]["timezone"]
     columns = [
         grids.wrapped(grids.link("what", words("invoices.line"), words("invoices.line_is"), 220, 220)),
@@ -143,9 +148,9 @@ def lines_table(
         grids.text("project", words("filter.project"), minimum=90),
         grids.with_unit(grids.number("quantity", words("invoices.quantity"), shape=",.2f", unknown=""), "unit"),
         grids.not_on_cards(grids.text("unit", words("invoices.unit"), minimum=90)),
-        grids.price("price", words("invoices.price"), words("invoices.price_is")),
-        grids.number("list_cost", words("account.cost"), shape=",.2f"),
-        grids.number("amount", words("invoices.amount"), words("invoices.line_amount_is"), ",.2f"),
+        grids.price("price", priced("invoices.price"), words("invoices.price_is")),
+        grids.number("list_cost", priced("account.cost"), shape=",.2f"),
+        grids.number("amount", priced("invoices.amount"), words("invoices.line_amount_is"), ",.2f"),
     ]
     rows = [
         {

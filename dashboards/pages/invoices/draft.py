@@ -46,7 +46,7 @@ def lines(whole: Store, filters: Filters, words: Language, month: str) -> Compon
     except InvoiceError:
         return states.nothing_here(words("invoices.no_drafts"))
     (draft,) = (one for one in found if current().sees(one.tenant))
-    return lines_table(draft.document, words, "draft-lines")
+    return lines_table(draft.document, words, "draft-lines", currency=draft.currency)
 
 
 def callbacks(app: Dash, ask: Ask) -> None:

@@ -20,12 +20,13 @@ from dashboards.format import UNKNOWN, duration, gpu_count, unit_price
 from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
 from dashboards.pages.invoices.amounts import exact
-from dashboards.pages.workload.held_now import held_now, now_cards
+from dashboards.pages.workload.held_now import HeldNow, held_now, now_cards
 from dashboards.pages.workload.held_now import trail as now_trail
 from dashboards.pages.workload.lifecycle import Lifecycle, lifecycle_of, plain, step_seconds
 from dashboards.pages.workload.timeline import timeline
 from dashboards.pages.workload.waited import waited_cards
 from dashboards.pages.workload.waits import Wait, clock, wait_cards, waits_of
+from dashboards.pages.workload.waits import trail as wait_trail
 from dashboards.parts import Figure
 from dashboards.periods import HOUR, span_key
 from dashboards.registry import Ask, Page
@@ -121,7 +122,7 @@ def _one(store: Store, filters: Filters, words: Language, workload: str) -> Comp
         runs = None if lifecycle.in_books or not lifecycle.has_begun else held_now(store, filters, workload, now)
         of_now = now_cards(runs, filters, words) if runs else []
         return parts.page(
-            parts.titles(filters, words, workload, trail=now_trail(runs, filters) if runs else trail),
+            parts.titles(filters, words, workload, trail=_trail_of_now(runs, waiting, filters) or trail),
             *(waits + of_now or [_not_then(lifecycle, filters, words)]),
             _events_card(lifecycle, filters, words, waiting),
         )
@@ -187,6 +188,13 @@ def _advice_card(workload: str, words: Language) -> Component:
         dcc.Store(id="workload-advised", data=workload),
         html.Div(html.P(words("workload.advice_wait"), className="gl-nothing"), id="workload-advice"),
     )
+
+
+def _trail_of_now(runs: HeldNow | None, waiting: Sequence[Wait], filters: Filters) -> list[tuple[str, str]]:
+    """Of what runs or waits now and has no closed hour yet."""
+    if runs is not None:
+        return now_trail(runs, filters)
+    return wait_trail(waiting[0], filters) if waiting else []
 
 
 _PLATFORM = dict.fromkeys(("unallocated", "unavailable", "unallocated_cost", "unavailable_cost"), 0.0)

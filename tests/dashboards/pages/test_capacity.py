@@ -88,7 +88,8 @@ def test_all_that_is_left_out_or_assumed_is_counted_in_both_languages() -> None:
     text = " ".join(what_if._notes(full, FILTERS, EN))
     assert "InsufficientCapacity 9, WaitingForQuota 7" in text
     assert "Left out: 3 jobs that held MIG instances." in text and "the 12.5 GPU-hours" in text
-    assert "4 waiting at the end, 5 that gave up" in text
+    end = EN.moment(FILTERS.local(datetime.fromtimestamp(full.workload.end, UTC)))
+    assert f"4 still waiting at {end}, 5 that gave up" in text, "another moment than that of Queues"
 
 
 def test_a_part_of_the_period_is_said_to_be_one() -> None:

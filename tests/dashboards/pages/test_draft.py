@@ -40,6 +40,8 @@ def test_the_lines_of_a_draft_are_those_that_would_be_issued(house: Store, anybo
     found: Any = lines(house, filters_of(house, ASKED), language("en"), "2026-10")
     assert [row["amount"] for row in found.rowData] == [float(line["amount"]) for line in draft.lines]
     assert found.dashGridOptions["pinnedBottomRowData"][0]["amount"] == float(draft.totals["amount"])
+    heads = {column["field"]: column["headerName"] for column in found.columnDefs}
+    assert (heads["price"], heads["amount"]) == ("Unit price, EUR", "Amount, EUR"), "as found: in no currency"
     assert "Draft for vision" in str(show(house, ANYBODY, "/invoices", ASKED).page)
     owes_nothing: Any = lines(house, filters_of(house, "?draft=nobody-here"), language("en"), "2026-10")
     assert "Nothing left to invoice" in str(owes_nothing)

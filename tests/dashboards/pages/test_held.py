@@ -66,6 +66,7 @@ def test_only_those_who_may_are_asked_for_a_decision(waits: Store, monkeypatch: 
     assert f"POST /held/{id}/accept" in shown(waits, FINANCE, id)
     seen = shown(waits, READER, id)
     assert "admin-held-changes" in seen
+    assert "'month': 'October 2026'" in seen, "as found: 2026-10, as no other page says it"
     assert "POST /held" not in seen
     assert "c1/GPU-a" not in page(waits, TENANT, f"/administration?part=held&push={id}")
 

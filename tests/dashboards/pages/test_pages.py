@@ -291,6 +291,7 @@ def test_shares_of_a_device_and_what_is_free_of_it(house: Store) -> None:
     text = str(show(house, ANYBODY, "/fleet", f"?{DAY}").page)
     assert "3g.40gb" in text
     assert "3/7 free" in text
+    assert "Span(children='3/7'," in text, "as found: 1/10 beside 3/4 free, where there was room for the word"
     assert "'gl-swatch gl-free'), 'Free'" in text
     assert "7/7 free" in str(show(house, ANYBODY, "/fleet", "?period=2026-10-05").page)
 

@@ -131,3 +131,4 @@ def test_only_of_a_workload_that_may_wait_the_present_is_asked(house: Store, mon
         asked.clear()
         shown = str(show(house, ANYBODY, "/workloads", f"?{DAY}&workload={workload}").page)
         assert (bool(asked), "wait-holders" in shown) == (waiting, waiting)
+        assert "Link(children='vision'" in shown and "Link(children='p-vision'" in shown, "whose it is"
