@@ -146,14 +146,21 @@ def test_chinese_beside_a_chinese_name_has_no_gap() -> None:
 @pytest.mark.parametrize("name", ["slo-burning", "slo-burning-slow"])
 def test_an_objective_that_burns_says_whose_it_is(name: str) -> None:
     """As found: four alerts that said the same but for a number."""
-    english, chinese = summaries(
-        name, 1.84, {"objective": "metered", "tenant": "nlp", "subject": "interactive"}, {"pace": "fast"}
-    )
+    burns = {"pace": "fast", "burn_3d": 1.84, "burn_6h": 1.01}
+    english, chinese = summaries(name, 1.01, {"objective": "metered", "tenant": "nlp", "subject": "interactive"}, burns)
     assert english.startswith("objective metered of interactive for nlp ")
     assert chinese.startswith("nlp 在 interactive 的目标 metered ")
-    english, chinese = summaries(name, 1.84, {"objective": "metered", "tenant": "", "subject": ""}, {"pace": "fast"})
+    english, chinese = summaries(name, 1.01, {"objective": "metered", "tenant": "", "subject": ""}, burns)
     assert english.startswith(("objective metered burns ", "objective metered will "))
     assert chinese.startswith("目标 metered ")
+
+
+def test_an_objective_that_burns_slowly_says_how_fast_over_which_time() -> None:
+    """As found: "1.01 times too fast over three days", the lesser of both times, above "burn rate 1.84 over 3 d"."""
+    burns = {"burn_3d": 1.84, "burn_6h": 1.01}
+    english, chinese = summaries("slo-burning-slow", 1.01, {"objective": "metered", "tenant": "", "subject": ""}, burns)
+    assert "1.84 times too fast over three days, 1.01 times over six hours" in english
+    assert "1.84\u00a0倍（三天）、1.01\u00a0倍（六小时）" in chinese
 
 
 def test_one_refused_claim_is_one_claim() -> None:
@@ -187,3 +194,4 @@ def test_a_target_in_chinese_is_a_share() -> None:
     evidence = {"burn_1h": 20.0, "burn_6h": 3.0, "budget_left": 0.5, "target": 0.995, "measured_until": MIDNIGHT}
     facts = {"labels": {"tenant": "nlp"}, "value": 1.84, "evidence": evidence, "parameters": rule.parameters}
     assert "目标值 99.5%，" in (translated(rule.languages["zh"].description, facts, "zh") or "")
+    assert "Target 99.5%, measured until" in render((rule.description,), {**facts, "zone": "UTC"})[0]
