@@ -80,6 +80,7 @@ def grid(
             "localeText": {
                 "noRowsToShow": empty or words("grid.nothing"),
                 "showAll": words("grid.show_all"),
+                "rows": words("grid.rows"),
                 "loadingOoo": words("grid.loading"),
             },
         },
@@ -98,7 +99,7 @@ def _ranked(column: Column, spare: Sequence[str]) -> Column:
 
 
 def not_on_cards(column: Column) -> Column:
-    """Left out where rows are cards. It is to be one of the spare columns, so that it comes back where they are not."""
+    """Left out where rows are cards; in a table it is there as any other, or among the spare ones."""
     return {**column, "context": {**column.get("context", {}), "cards": False}}
 
 
@@ -134,11 +135,11 @@ def link(field: str, header: str, tip: str = "", minimum: int = 150, flex: float
     return column if to == "href" else {**column, "cellRendererParams": {"to": to}}
 
 
-def device_link(field: str, header: str, minimum: int = 110, most: int = 112) -> Column:
+def device_link(field: str, header: str, minimum: int = 110, most: int = 112, to: str = "href") -> Column:
     """A device's name, shown as in the row's FIELD_text (format.device_name) and in full where one points at it.
     most: px that the text may claim."""
     column = _shown_as_text(link(field, header, minimum=minimum))
-    return {**column, "cellRendererParams": {"full": True}, "context": {**column["context"], "most": most}}
+    return {**column, "cellRendererParams": {"full": True, "to": to}, "context": {**column["context"], "most": most}}
 
 
 def use_bar(header: str, tip: str) -> Column:

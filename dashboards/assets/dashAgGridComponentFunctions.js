@@ -23,7 +23,7 @@ dagcomponentfuncs.Go = function (props) {
 // A number whose unit stands in a column of its own, which cards lack: there it follows the number.
 dagcomponentfuncs.WithUnit = function (props) {
   var said = props.valueFormatted || props.value, unit = (props.data || {})[props.unit];
-  return said && unit ? [said, React.createElement("span", { key: "unit", className: "gl-card-unit" }, " " + unit)] : said;
+  return said && unit ? [said, " ", React.createElement("span", { key: "unit", className: "gl-card-unit" }, unit)] : said;
 };
 
 // A line of a few numbers, scaled from zero to its greatest; a gap where a number is not known.

@@ -251,7 +251,10 @@
     if (isCards) {
       api.setColumnsVisible(columns.filter(isOnCards), true);
       api.setColumnsVisible(columns.filter(function (column) { return !isOnCards(column); }), false);
-    } else if (grid.classList.contains("gl-fits")) fit(grid, api);
+      return;
+    }
+    api.setColumnsVisible(columns.filter(function (column) { return !isOnCards(column) && !column.getColDef().context.spare; }), true);
+    if (grid.classList.contains("gl-fits")) fit(grid, api);
   }
 
   // Cards scroll with the page. Of a long table the first ones are there, so that what follows is near; a button below
@@ -264,6 +267,7 @@
     var isFolded = grid.classList.contains("gl-cards") && count > FIRST_CARDS && unfolded[grid.id] !== address;
     var button = grid.querySelector(":scope > .gl-unfold");
     grid.classList.toggle("gl-folded", isFolded);
+    sayCount(grid, api);
     if (!isFolded) return button && button.remove();
     if (!button) {
       button = grid.appendChild(document.createElement("button"));
@@ -276,6 +280,12 @@
     }
     var text = (api.getGridOption("localeText") || {}).showAll || "{n}";
     button.textContent = text.replace("{n}", count.toLocaleString(document.documentElement.lang));
+  }
+
+  // How many rows there are, at the bottom of a table that scrolls in itself.
+  function sayCount(grid, api) {
+    var body = grid.querySelector(".ag-body"), text = (api.getGridOption("localeText") || {}).rows || "{n}";
+    if (body) body.dataset.rows = text.replace("{n}", api.getDisplayedRowCount().toLocaleString(document.documentElement.lang));
   }
 
   // A table that scrolls in itself fades out at the bottom while it goes on there (gl-goes-on in the style sheet).

@@ -193,7 +193,13 @@ def _table_card(devices: Rows, filters: Filters, words: Language) -> Component:
         }
         for row in devices
     ]
-    table = grids.grid(columns, rows, words, "fleet-grid", spare=("pool", "temperature", "state", "memory", "node"))
+    table = grids.grid(
+        columns,
+        rows,
+        words,
+        "fleet-grid",
+        spare=("pool", "temperature", "state", "memory", "errors", "held_part", "node"),
+    )
     tool = exports.of_grid("fleet-grid", "devices", filters, words)
     return parts.card(words("fleet.devices"), words("fleet.devices_is"), table, tool=tool, class_name="gl-table-card")
 

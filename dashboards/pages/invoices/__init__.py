@@ -249,7 +249,7 @@ def _issued_card(
         grids.number("amount", words("invoices.amount"), words("invoices.amount_is"), ",.2f", minimum=96),
         grids.text("type", words("invoices.type"), minimum=106, flex=0.8),
         grids.text("status", words("invoices.status"), minimum=84, flex=0.7),
-        grids.moment("at", words("invoices.at"), minimum=225),
+        grids.moment("at", words("invoices.at")),
         grids.number("net", words("invoices.net"), words("invoices.net_is"), ",.2f"),
         grids.number("tax", words("invoices.tax"), shape=",.2f"),
         grids.number("due", words("invoices.due"), words("invoices.due_is"), ",.2f"),
@@ -263,7 +263,8 @@ def _issued_card(
             "href": filters.href("/invoices", number=row["number"]),
             "type": words(f"invoices.{row['document_type']}"),
             "status": words(f"invoices.is_{row['status']}"),
-            **grids.dated("at", filters.local(row["issued_at"]), words),
+            "at": (at := filters.local(row["issued_at"])),
+            "at_text": words.day(at),
         }
         for row in rows
     ]
@@ -273,7 +274,7 @@ def _issued_card(
         words,
         "invoices-issued",
         empty=words("invoices.none_issued"),
-        spare=("tax", "net", "status", "at"),
+        spare=("tax", "net", "due", "status", "at"),
     )
     tool = parts.tools(
         focus,

@@ -22,7 +22,7 @@ from billing.invoicing.invoices import issued
 from billing.money import minor_digits
 from dashboards import exports, forms, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, unit_price
+from dashboards.format import UNKNOWN, device_name, unit_price
 from dashboards.languages import Language
 from dashboards.pages.invoices.amounts import exact
 from dashboards.pages.invoices.given_back import given_back_card
@@ -173,7 +173,9 @@ def lines_table(
     if len({line["unit"] for line in measured}) == 1:
         total["quantity"] = _number(str(sum(Decimal(line["quantity"]) for line in measured)))
         total["unit"] = unit(measured[0], words)
-    return grids.grid(columns, rows, words, id, total, spare=("unit",))
+    blank = {name for name in ("project", "quantity", "unit") if not any(row[name] not in (None, "") for row in rows)}
+    shown = [column for column in columns if column["field"] not in blank]  # as of a credit note
+    return grids.grid(shown, rows, words, id, total, spare=("kind", "list_cost"))
 
 
 def _what(line: Mapping[str, Any], zone: str, words: Language) -> str:
@@ -236,7 +238,7 @@ def _explained(store: Store, one: Invoice, number: int, filters: Filters, words:
         html.Pre("\n".join(json.dumps(rule, ensure_ascii=False) for rule in found.rules), className="gl-written")
         if found.rules
         else None,
-        grids.grid(columns, rows, words, "invoice-explained"),
+        grids.grid(_without_repeats(columns, rows), rows, words, "invoice-explained"),
         tool=parts.tools(
             chooser if choices else None,
             exports.of_grid("invoice-explained", f"{one.number}-line-{number}", filters, words),
@@ -244,6 +246,12 @@ def _explained(store: Store, one: Invoice, number: int, filters: Filters, words:
         class_name="gl-table-card",
         id="why",
     )
+
+
+def _without_repeats(columns: Sequence[grids.Column], rows: Sequence[Mapping[str, Any]]) -> list[grids.Column]:
+    """On cards without the allocation, if each is called as its workload."""
+    same = all(row.get("allocation") == row.get("workload") for row in rows)
+    return [grids.not_on_cards(one) if same and one["field"] == "allocation" else one for one in columns]
 
 
 def _usage_columns(by_hour: bool, words: Language) -> list[grids.Column]:
@@ -273,7 +281,10 @@ def _change_columns(by_hour: bool, words: Language) -> list[grids.Column]:
 def _workload_columns(by_hour: bool, words: Language) -> list[grids.Column]:
     """The columns that say which workload's entries a row is of, and when."""
     times = (
-        [grids.moment("hour", words("workload.hour")), grids.text("device", words("fleet.device"))]
+        [
+            grids.moment("hour", words("workload.hour")),
+            grids.device_link("device", words("fleet.device"), to="of_device"),
+        ]
         if by_hour
         else [grids.moment("from", words("fleet.from")), grids.moment("to", words("fleet.until"))]
     )
@@ -303,8 +314,11 @@ def _of_workload(row: Mapping[str, Any], filters: Filters) -> dict[str, Any]:
     at = {name: row[name] for name in ("from", "to")}
     if "hour" in row:
         at["hour"] = datetime.fromisoformat(row["hour"]).replace(tzinfo=UTC)
+    device = row.get("device", "")
+    named = {"device_text": device_name(device), "of_device": filters.href("/fleet", device=device, period=None)}
     return {
         **{name: row[name] for name in ("workload", "allocation", "device") if name in row},
+        **(named if device else {}),
         "href": filters.href("/workloads", workload=row["workload"], period=None),
         **{name: filters.local(moment) for name, moment in at.items()},
     }

@@ -36,12 +36,18 @@ def longest_card(rows: Sequence[Row], filters: Filters, words: Language) -> Comp
     return parts.card(
         words("queues.longest"),
         words("queues.longest_is"),
-        grids.grid(columns, [_row(row, filters, words) for row in rows], words, "queues-longest",
-                   empty=words("queues.none_waited"), spare=("since", "queue", "gpus")),
+        grids.grid(of_queues(columns, filters), [_row(row, filters, words) for row in rows], words, "queues-longest",
+                   empty=words("queues.none_waited"), spare=("since", "started", "gpus")),
         tool=exports.of_grid("queues-longest", "longest-waits", filters, words),
         class_name="gl-table-card",
         id="longest",
     )  # fmt: skip
+
+
+def of_queues(columns: Sequence[grids.Column], filters: Filters) -> list[grids.Column]:
+    """Without the queue where one is chosen."""
+    one = len(filters.address.chosen.get("queue", ())) == 1
+    return [column for column in columns if not (one and column["field"] == "queue")]
 
 
 def _row(row: Row, filters: Filters, words: Language) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from billing.insights.now import waiting as waiting_at
 from dashboards import exports, grids, parts
 from dashboards.filters import Filters
 from dashboards.languages import Language
+from dashboards.pages.queues.longest import of_queues
 from dashboards.said import said
 from warehouse.store import Store
 
@@ -104,12 +105,12 @@ def waiters_card(rows: Sequence[Row], at: datetime, filters: Filters, words: Lan
         words("queues.waiters"),
         cut if in_all > MOST else words("queues.waiters_is", at=said_at(at, filters, words)),
         grids.grid(
-            columns,
+            of_queues(columns, filters),
             [_row(row, at, filters, words) for row in rows],
             words,
             "queues-waiters",
             empty=words("queues.nobody_waits", at=said_at(at, filters, words)),
-            spare=("priority", "since", "project", "tenant", "gpus", "rank", "queue", "details"),
+            spare=("priority", "since", "project", "tenant", "rank", "details", "gpus", "queue"),
         ),
         tool=exports.of_grid("queues-waiters", "waiting", filters, words),
         class_name="gl-table-card",

@@ -89,6 +89,7 @@ def test_a_long_table_scrolls_with_the_page_on_a_phone_and_shows_all_when_asked(
         expect(grid).to_have_css("height", "600px")
         fade = "grid => getComputedStyle(grid.querySelector('.ag-body'), '::after').height"
         assert grid.evaluate(fade) == "30px", "as found: a row cut through looked like the end"
+        assert grid.locator(".ag-body").get_attribute("data-rows") == "48 rows", "as found: a total of rows unseen"
         grid.locator(".ag-body-viewport").evaluate("rows => rows.scrollTo(0, rows.scrollHeight)")
         expect(grid).not_to_have_class(re.compile("gl-goes-on"))
         assert wrong == []
@@ -130,6 +131,42 @@ def test_a_name_is_not_broken_beside_numbers_on_a_phone(url: str, opened: Any) -
         )
         assert lines == 1
         assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+        assert wrong == []
+
+
+def test_a_quantity_has_its_unit_on_every_screen(url: str, opened: Any) -> None:
+    """As found: "31.26GPU-hours" on cards, and 312.26 of nothing in the table of a tablet."""
+    with tab(opened) as (page, wrong):
+        for width in (390, 700, 820, 1000):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.goto(f"{url}/invoices?month=2026-10")
+            page.locator("#invoices-issued .ag-row a").first.click()
+            row = page.locator("#invoice-lines .ag-row").first
+            row.wait_for()
+            said = page.wait_for_function(
+                """row => {
+                  const text = name => row.querySelector(`[col-id=${name}]`)?.innerText.trim() || "";
+                  const said = text("quantity") + (text("unit") && " ") + text("unit");
+                  return said.endsWith("GPU-hours") && said;
+                }""",
+                arg=row.element_handle(),
+            ).json_value()
+            assert re.fullmatch(r"[\d,.]+\s+GPU-hours", said), (width, said)
+        assert wrong == []
+
+
+def test_rows_of_figures_are_full_on_a_tablet(url: str, opened: Any) -> None:
+    """As found: five tiles in rows of three, the last cell blank; as seven in rows of four."""
+    with tab(opened, viewport={"width": 820, "height": 1000}) as (page, wrong):
+        for path in ("tenants", "savings", "queues", "objectives", "alerts"):
+            page.goto(f"{url}/{path}?{DAY}")
+            tiles = page.locator("main .gl-headline .gl-figure")
+            tiles.first.wait_for()
+            rows: dict[float, list[float]] = {}
+            for box in map(dict, tiles.evaluate_all("found => found.map(one => one.getBoundingClientRect().toJSON())")):
+                rows.setdefault(round(box["y"]), []).append(box["width"])
+            for widths in rows.values():
+                assert max(widths) - min(widths) < 3, (path, rows)
         assert wrong == []
 
 

@@ -87,8 +87,23 @@ def test_the_total_has_the_quantity_of_lines_of_one_unit(
     grid: Any = lines_table(document, language("en"), "lines")
     last = grid.dashGridOptions["pinnedBottomRowData"][0]
     assert (last.get("quantity"), last.get("unit")) == total
-    (column,) = (one for one in grid.columnDefs if one["field"] == "quantity")
-    assert "params.value == null ? ''" in column["valueFormatter"]["function"], "no quantity is not an unknown one"
+    for column in (one for one in grid.columnDefs if one["field"] == "quantity"):
+        assert "params.value == null ? ''" in column["valueFormatter"]["function"], "no quantity is not an unknown one"
+
+
+def test_a_line_has_its_unit_wherever_it_has_a_quantity() -> None:
+    """As found: on a tablet "Quantity 312.26" of nothing, as its unit was the one column to be left out; and a credit
+    note of three blank columns."""
+    line = {"kind": "usage", "unit": "GPU-hours", "quantity": "1.25", "project": "p", "sku": "h100", "description": "d",
+            "contracted_unit_price": None, "amount": "1.00", "rule": "", "charge_class": None}  # fmt: skip
+    document = {"lines": [line], "totals": {"amount": "1.00"}, "period": {"timezone": "UTC"}}
+    grid: Any = lines_table(document, language("en"), "lines")
+    columns = {one["field"]: one for one in grid.columnDefs}
+    assert not {"project", "quantity", "unit"} & {name for name, one in columns.items() if one.get("initialHide")}
+    assert columns["unit"]["context"]["cards"] is False
+    note = {**document, "lines": [{**line, "kind": "credit", "unit": "", "quantity": None, "project": ""}]}
+    grid = lines_table(note, language("en"), "lines")
+    assert [one["field"] for one in grid.columnDefs] == ["what", "kind", "price", "list_cost", "amount"]
 
 
 def test_a_month_that_has_begun_shows_the_sum_of_its_drafts(house: Store, anybody: None) -> None:

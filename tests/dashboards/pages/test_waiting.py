@@ -24,7 +24,7 @@ from dashboards.format import duration
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import queues
-from dashboards.pages.queues.longest import longest
+from dashboards.pages.queues.longest import longest, longest_card
 from dashboards.pages.queues.waiters import expected, known_until, waiters_card, waiting
 from dashboards.pages.workload.waits import wait_cards, waits_of
 from gpuledger.client import ApiError, Client
@@ -487,3 +487,13 @@ def test_the_api_and_the_assistant_name_the_holders_that_the_page_shows(
         with pytest.raises(ApiError, match="allocation '1': does not wait, or you don't have access to it"):
             client.holders("1")
     assert compared
+
+
+def test_longest_waits_say_their_queue_unless_one_is_chosen(house: Store) -> None:
+    """As found: three of each queue without saying which, and the same word in each row where one is chosen."""
+    for asked, has in (("?period=2026-10", True), ("?period=2026-10&queue=main", False)):
+        text = str(longest_card([], filters_of(house, asked), EN))
+        assert ("'field': 'queue'" in text) is has
+    for card in (longest_card([], filters_of(house, "?period=2026-10"), EN),):
+        (queue,) = (one for one in card.children[-1].columnDefs if one["field"] == "queue")
+        assert not queue.get("initialHide")
