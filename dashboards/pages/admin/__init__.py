@@ -69,7 +69,8 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
     rows = [
         {
             "actor": who(row["actor"], words),
-            **{name: row[name] for name in ("action", "object", "reason")},
+            "action": row["action"],
+            **_object(row),
             **grids.dated("at", filters.local(row["at"]), words),
             "inputs": (inputs := _inputs(json.loads(row["inputs"] or "{}"))),
             "inputs_text": with_moments(inputs, INSTANT, lambda at: words.dated(filters.local(at))),
@@ -89,6 +90,13 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
     table = grids.grid(columns, rows, words, "admin-audit", empty=words("admin.nothing_done"))
     tools = parts.tools(tool, exports.of_grid("admin-audit", "audit", replace(filters, period=None), words))
     return [parts.card(words("admin.audit"), said, table, tool=tools, class_name="gl-table-card")]
+
+
+def _object(row: Mapping[str, Any]) -> dict[str, str]:
+    """What was acted on, and why; of a new token the audit has its name as the reason."""
+    if row["action"] == "token.create" and row["reason"]:
+        return {"object": f"{row['reason']}, {row['object']}", "reason": ""}
+    return {"object": row["object"], "reason": row["reason"]}
 
 
 INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)")

@@ -93,9 +93,13 @@ def _headline(found: Rows, silenced: int | None, targets: Rows, evaluated: bool,
         firing = [one for one in found if one["state"] == "firing" and one["severity"] == severity]
         return f"{len(firing):,}" if evaluated else "–"
 
+    def of_which(severity: str) -> str:
+        quiet = sum(one["severity"] == severity and bool(one["held_back"]) for one in found if one["state"] == "firing")
+        return words("alerts.firing_some", n=f"{quiet:,}") if quiet else words("alerts.firing")
+
     held_back = [one["held_back"] for one in found if one["held_back"] and one["state"] == "firing"]
     pending = sum(one["state"] == "pending" for one in found)
-    shown = [Figure(words(f"alerts.{name}"), count(name), "", words("alerts.firing")) for name in SEVERITIES]
+    shown = [Figure(words(f"alerts.{name}"), count(name), "", of_which(name)) for name in SEVERITIES]
     shown.append(Figure(words("alerts.pending"), f"{pending:,}" if evaluated else "–", "", words("alerts.pending_is")))
     if silenced is not None:
         shown.append(

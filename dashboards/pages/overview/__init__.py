@@ -24,6 +24,8 @@ from dashboards.registry import Ask, Page
 from warehouse.store import Store
 
 TOP = 10
+SLIVER_PX = 3
+"""Of a bar at the right end."""
 """Tenants shown one by one among the costs; their own page has all."""
 Holders = Sequence[tuple[str, Amounts]]
 
@@ -220,7 +222,8 @@ def _bar_row(
     value = sum(part for _, part in split_by)
     known = [total.costs[kind.key] for kind, _ in split_by if kind.key not in total.unknown] if total.costs else []
     bar = parts.stack(split_by, whole, words)
-    offset = f"{100 * start / whole:.3f}%" if whole else "0"
+    # A sliver at the very end is not cut off.
+    offset = f"min({100 * start / whole:.3f}%, calc(100% - {SLIVER_PX}px))" if whole else "0"
     return html.Tr(
         [
             html.Th(name, scope="row"),

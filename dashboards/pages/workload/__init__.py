@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -228,11 +229,30 @@ def _headline(lifecycle: Lifecycle, total: Amounts, filters: Filters, words: Lan
                 "",
                 _ran_on(lifecycle, filters, words),
             ),
-            headline_figures.efficiency(total, words),
-            headline_figures.cost(total, currency, words),
-            headline_figures.waste(total, currency, words),
+            *_of_closed_hours(
+                [
+                    headline_figures.efficiency(total, words),
+                    headline_figures.cost(total, currency, words),
+                    headline_figures.waste(total, currency, words),
+                ],
+                lifecycle,
+                filters,
+                words,
+            ),
         ]
     )
+
+
+def _of_closed_hours(
+    figures: Sequence[Figure], lifecycle: Lifecycle, filters: Filters, words: Language
+) -> Sequence[Figure]:
+    """With until when they are, where it is known to have run on after the last hour that is closed."""
+    closed = filters.months[-1].last + HOUR
+    is_cut = lifecycle.window is not None and lifecycle.window[1] > closed
+    if not is_cut or all((claim["end_at"] or closed) <= closed for claim in lifecycle.claims):
+        return figures
+    until = words("month_cost.until", at=words.moment(filters.local(closed)))
+    return [replace(one, detail=f"{one.detail} · {until}") for one in figures]
 
 
 def _ran_on(lifecycle: Lifecycle, filters: Filters, words: Language) -> str:

@@ -35,6 +35,7 @@ from dashboards.languages import language
 from dashboards.pages import admin, explore, invoices
 from dashboards.pages.admin import applied_files, in_force, people
 from dashboards.pages.explore import answer
+from dashboards.pages.invoices import document
 from dashboards.pages.invoices.document import _after, _credited, _headline, _void_card
 from tests.billing.sample_documents import credit_note, every_kind
 from tests.conftest import REPO
@@ -181,6 +182,19 @@ def test_another_month_than_the_books_have_is_not_answered_with_the_figures_of_o
     assert "month=2026-1" in text, "a link to one that they have"
 
 
+def test_an_explained_hour_has_its_device_s_short_name_and_no_name_twice(house: Store) -> None:
+    """As found: a UUID on two lines, and the workload's name again as its allocation's, in every card."""
+    filters = filters_of(house, "")
+    row = {"workload": "w", "allocation": "w", "device": "GPU-c42e6401-5e7e-41f8-ac57-b4cc3b01389c",
+           "from": site.NOW, "to": site.NOW, "hour": "2026-10-02T23:00:00"}  # fmt: skip
+    shown = document._of_workload(row, filters)
+    assert shown["device_text"] == "GPU-c42e6401" and "device=GPU-c42e6401-5e7e" in shown["of_device"]
+    columns = document._workload_columns(True, language("en"))
+    for rows, on_cards in (([row], False), ([row, {**row, "allocation": "a"}], True)):
+        (one,) = (one for one in document._without_repeats(columns, rows) if one["field"] == "allocation")
+        assert one.get("context", {}).get("cards", True) is on_cards
+
+
 def test_a_tenant_sees_its_own_invoices_and_no_other_s_prices(house: Store) -> None:
     text = page(house, VISION, "/invoices?month=2026-10")
     assert "€96.00" in text
@@ -307,6 +321,14 @@ def test_administration_shows_prices_and_what_was_done(house: Store) -> None:
     audit = page(house, FINANCE, "/administration?part=audit&find=rates.apply")
     assert f"{done} of {done}" in audit
     assert "before: null" not in audit
+
+
+def test_a_token_s_name_is_no_reason() -> None:
+    """As found: "Reason: old-dashboard"."""
+    row = {"action": "token.create", "object": "2b32ca32037c", "reason": "old-dashboard"}
+    assert admin._object(row) == {"object": "old-dashboard, 2b32ca32037c", "reason": ""}
+    revoked = {**row, "action": "token.revoke", "reason": "lost"}
+    assert admin._object(revoked) == {"object": "2b32ca32037c", "reason": "lost"}
 
 
 def test_instants_in_the_audit_are_on_the_books_clocks() -> None:

@@ -142,6 +142,13 @@ def test_unusual_days_are_those_of_the_anomalies_command(store: Store) -> None:
     assert line["customdata"][0].startswith("/?period=2026-11-01")
 
 
+def test_unusual_days_of_one_tenant_are_not_of_any(store: Store) -> None:
+    """As found: "any tenant" on the page of one."""
+    said = [str(month_shown(store, filters_of(store, f"?period=2026-11{of}"), EN)) for of in ("", "&tenant=speech")]
+    assert ["any tenant, vs the same" in one for one in said] == [True, False]
+    assert "vs the same weekdays before" in said[1]
+
+
 def test_a_day_that_is_unusual_for_two_tenants_counts_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     filters = filters_of(store, "?period=2026-11")
     found = month_cost(store, filters)

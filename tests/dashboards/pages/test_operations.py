@@ -279,6 +279,9 @@ def test_more_alerts_than_are_listed_are_said_with_why_they_are_suppressed(house
     card = str(active_card(many, filters_of(house, MONTH), site.NOW, True, True, EN))
     assert "The first 60 of 70 are listed" in card and "Show {n} of 70" in card
     assert "69 inhibited by other alerts; 1 silenced" in str(alerts._headline(many, 1, [], True, EN))
+    tile = "firing now, 70 of them suppressed"  # as the overview leaves them out; as found they seemed to differ
+    assert tile in str(alerts._headline(many, None, [], True, EN))
+    assert "of them suppressed" not in str(alerts._headline([{**one, "held_back": ""}], 1, [], True, EN))
     assert "Show all {n}" in str(active_card(many[:60], filters_of(house, MONTH), site.NOW, True, True, EN))
 
 

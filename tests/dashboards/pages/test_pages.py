@@ -22,6 +22,7 @@ from dashboards.pages.invoices.amounts import exact
 from dashboards.pages.overview import activity
 from dashboards.pages.workload.lifecycle import lifecycle_of, plain
 from dashboards.pages.workload.timeline import draw, held_throughout
+from dashboards.parts import Figure
 from tests.dashboards.pages.conftest import DAY
 from warehouse.store import Store
 
@@ -350,3 +351,18 @@ def test_where_the_period_before_is_not_known_the_newest_weeks_are_offered(house
     partly = str(show(house, ANYBODY, "/changes", MONTH).page)
     assert "Last 7 days with the 7 before" not in whole
     assert partly.count("Last 7 days with the 7 before") == 1
+
+
+def test_the_figures_of_a_workload_say_until_when_they_are_if_it_ran_on(house: Store) -> None:
+    """As found: "Ran 39 min" at $2.65 an hour beside "Cost $0.50", which was of the closed hour alone."""
+    filters = filters_of(house, "?period=2026-10")
+    closed = filters.months[-1].last + timedelta(hours=1)
+    found = lifecycle_of(house, filters, "w-vision")
+    assert found is not None
+    began = closed - timedelta(minutes=12)
+    for ends, said in ((closed + timedelta(minutes=27), 3), (closed, 0), (None, 0)):
+        claims = [{**found.claims[0], "start_at": began, "end_at": ends}]
+        one = replace(found, claims=claims, start_at=began, until=ends or closed, window=(began, ends or closed))
+        figures = [Figure("cost", "$0.50", "", "billed $0.50")] * 3
+        shown = workload._of_closed_hours(figures, one, filters, EN)
+        assert sum("billed $0.50 · until " in figure.detail for figure in shown) == said
