@@ -5,6 +5,7 @@ with allocations that no rule matches, budgets, objectives, energy settings, par
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -30,6 +31,9 @@ from dashboards.pages.admin import in_force
 from dashboards.pages.admin.apply_form import form_card
 from dashboards.said import who
 from warehouse.store import Store
+
+CLOCK = re.compile(r"[ \u00a0](?=\d\d:\d\d$)")
+"""What is before a date's clock: where a cell is narrower than both, the line ends there, and nowhere else."""
 
 
 def rates_part(store: Store, filters: Filters, words: Language) -> list[Component]:
@@ -84,8 +88,7 @@ def _since(start: datetime | None, end: datetime | None, filters: Filters, words
     start, end = (at and filters.local(at) for at in (start, end))
     open_end = {f"{name}_text": words("admin.open") for name, at in (("from", start), ("to", end)) if at is None}
     found = grids.dated("from", start, words) | grids.dated("to", end, words) | open_end
-    # Where a cell is narrower than both, the clock stands below the day.
-    return {key: one.replace("\N{NO-BREAK SPACE}", " ") if isinstance(one, str) else one for key, one in found.items()}
+    return {key: CLOCK.sub("\n", one) if isinstance(one, str) else one for key, one in found.items()}
 
 
 def _policies(card: AppliedCard, words: Language) -> Component | None:
