@@ -165,7 +165,7 @@ def _table(found: Sequence[Recommendation], filters: Filters, words: Language, c
         grids.text("kind", words("advice.what"), minimum=130),
         grids.sentence("why", words("advice.why"), minimum=200, flex=300),
         grids.text("confidence", words("advice.confidence"), minimum=90, flex=0.6),
-        grids.sorted_by(grids.on_cards(saves, words("admin.per_month"))),
+        grids.sorted_by(grids.on_cards(saves, words("advice.per_month"))),
     ]
     return grids.grid(columns, [recommendation_row(one, filters, words) for one in found], words, "tenants-advice-grid")
 

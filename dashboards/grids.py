@@ -80,7 +80,7 @@ def grid(
             "localeText": {
                 "noRowsToShow": empty or words("grid.nothing"),
                 "showAll": words("grid.show_all"),
-                "rows": words("grid.rows"),
+                "rows": words("grid.all"),
                 "loadingOoo": words("grid.loading"),
             },
         },

@@ -43,6 +43,12 @@ class Language:
         one = self.words.get(f"{key}_one")
         return self._filled(one if number == 1 and one else self.words[key], {"n": f"{number:,}"})
 
+    def rows(self, shown: int, in_all: int) -> str:
+        """How long a list is, and how much of it is there; of one that is there as a whole a page may fold the rest."""
+        if shown == in_all:
+            return self.count("grid.all", in_all)
+        return self("grid.some", shown=f"{shown:,}", all=f"{in_all:,}")
+
     def _filled(self, text: str, values: Mapping[str, Any]) -> str:
         if self.code != "zh":
             return text.format(**values)

@@ -148,3 +148,11 @@ def test_waiting_texts_have_no_space_before_their_dots() -> None:
         texts = [text for text in language(code).words.values() if "…" in text or ".." in text]
         assert texts
         assert not [text for text in texts if " …" in text or ".." in text]
+
+
+def test_a_list_that_is_there_as_a_whole_does_not_say_that_it_is_shown() -> None:
+    """As found: "75 of 75" above the first five cards, the others of which a page folds."""
+    en, zh = language("en"), language("zh")
+    assert [en.rows(75, 75), en.rows(1, 1), en.rows(200, 1300)] == ["75 rows", "1 row", "200 of 1,300 rows"]
+    said = [zh.rows(75, 75), zh.rows(200, 1300)]
+    assert [text.replace("\u00a0", " ") for text in said] == ["共 75 条", "显示 200 条，共 1,300 条"]

@@ -77,7 +77,7 @@ def audit_part(store: Store, filters: Filters, words: Language) -> list[Componen
         }
         for row in found
     ]
-    said = words("admin.audit_is", shown=f"{len(rows):,}", all=f"{found[0]['in_all'] if found else 0:,}")
+    said = words("admin.audit_is", rows=words.rows(len(rows), found[0]["in_all"] if found else 0))
     tool = dmc.TextInput(
         id="admin-find",
         value=find,

@@ -51,7 +51,7 @@ def tokens_part(store: Store, filters: Filters, words: Language) -> list[Compone
         forms.field("tenants", words("admin.tenants_of_role"), kind="list", hint=words("admin.tenants_hint")),
         shows="token",
     )
-    said = words("admin.tokens_is", shown=f"{min(len(found), MOST):,}", all=f"{len(found):,}")
+    said = words("admin.tokens_is", rows=words.rows(min(len(found), MOST), len(found)))
     listed = parts.table(heads, rows, "gl-texts", cards=True) if rows else states.nothing_here(words("admin.no_token"))
     return [
         parts.card(words("admin.new_token"), words("admin.new_token_is"), make),

@@ -71,7 +71,7 @@ def _headline(row: Row, filters: Filters, words: Language) -> Component:
     currency = filters.currency
     price = UNKNOWN if row["price"] is None else f"{symbol(currency)}{row['price']:,.2f}"
     warm = UNKNOWN if row["temperature"] is None else f"{row['temperature']:.0f} °C"
-    power = UNKNOWN if row["power"] is None else f"{row['power']:,.0f} W"
+    power = "" if row["power"] is None else f"{words('fleet.by_power')} {row['power']:,.0f}\u00a0W"
     return parts.headline(
         [
             Figure(words("fleet.node"), row["node"], "", f"{row['model']} · {row['pool']}"),

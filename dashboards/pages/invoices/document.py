@@ -215,7 +215,7 @@ def _explained(store: Store, one: Invoice, number: int, filters: Filters, words:
         if is_usage
         else _line_columns(words)
     )
-    said = words("invoices.why_is", card=found.rate_card, shown=f"{len(rows):,}", all=f"{len(found.rows):,}")
+    said = words("invoices.why_is", card=found.rate_card, rows=words.rows(len(rows), len(found.rows)))
     choices = [("", "allocation"), ("hour", "hour")] if is_usage or is_change else []
     chooser = html.Ul(
         [

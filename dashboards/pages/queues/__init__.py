@@ -102,6 +102,9 @@ def _headline(rows: Rows, taken: Rows, at: str, words: Language) -> Component:
     asked = [row["waiting_gpus"] for row in rows if row["waiting_gpus"] is not None]
     oldest = max((row for row in rows if row["waiting"]), key=lambda row: row["oldest_seconds"], default=None)
     slowest = max((row for row in rows if row["started"]), key=lambda row: row["p95"], default=None)
+    slowest_is = ""
+    if slowest and len(rows) > 1:
+        slowest_is = words("queues.slowest", queue=slowest["queue"] or words("no_name"))
     bound = [row for row in rows if row["late"] is not None]
     late, counted = (sum(row[name] for row in bound) for name in ("late", "judged"))
     gpus = gpu_count(sum(asked)) if asked else "0" if not waiting else UNKNOWN
@@ -119,10 +122,10 @@ def _headline(rows: Rows, taken: Rows, at: str, words: Language) -> Component:
                 words("queues.started"), f"{started:,}", words.count("queues.jobs", started), words("queues.started_is")
             ),
             Figure(
-                words("queues.p95"),
+                words("queues.p95_wait"),
                 duration(slowest["p95"] if slowest else None, words),
                 "",
-                words("queues.slowest", queue=slowest["queue"] or words("no_name")) if slowest else "",
+                slowest_is,
             ),
             Figure(
                 words("queues.late"),

@@ -114,7 +114,7 @@ def _card(
     runs = grids.number("runs", words("savings.runs"), words("savings.runs_is"), ",d", minimum=70)
     columns = [
         grids.link("name", words("workload.name"), minimum=150),
-        grids.sorted_by(grids.on_cards(saves, words("admin.per_month"))),
+        grids.sorted_by(grids.on_cards(saves, words("advice.per_month"))),
         grids.money("past", words("savings.past"), currency, words("savings.past_is")),
         grids.text("tenant", words("filter.tenant"), minimum=90, flex=0.8),
         grids.text("kind", words("advice.what"), minimum=158),

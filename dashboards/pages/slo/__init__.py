@@ -95,7 +95,7 @@ def _headline(series: Series, words: Language) -> Component:
             Figure(words("slo.missed"), of("missed"), "", words("slo.missed_is")),
             Figure(words("slo.unknown"), of("unknown"), "", words("slo.unknown_is")),
             Figure(words("slo.burning"), f"{len(burning):,}", "",
-                   words("slo.fastest", speed=words(f"slo.{fastest}")) if fastest else words("slo.none_burns")),
+                   words("slo.fastest", pace=words(f"slo.{fastest}_is")) if fastest else words("slo.none_burns")),
             Figure(words("slo.least"), percent_left(worst.budget_left if worst else None), "",
                    _name(worst) if worst else ""),
         ]
@@ -175,7 +175,7 @@ def _table(series: Series, filters: Filters, words: Language) -> Component:
         rows,
         words,
         "slo-objectives",
-        spare=("window", "coverage", "burn_3d", "burn_6h", "burn_1h", "owner", "target"),
+        spare=("window", "shared", "coverage", "burn_3d", "burn_6h", "burn_1h", "owner", "burning", "target"),
     )
 
 

@@ -78,6 +78,21 @@ def test_objectives_that_the_filters_leave_out_are_not_said_to_be_absent(house: 
     assert "slo apply" not in str(slo._objectives([], everything, EN)), "a tenant cannot apply any"
 
 
+@pytest.mark.parametrize("code", ["en", "zh"])
+def test_objectives_keep_their_target_on_a_tablet_and_drop_what_is_beside_it(house: Store, code: str) -> None:
+    """As found: a column of dashes stood there and no target, in English all as cards. 820 px leave a table 730."""
+    filters = filters_of(house, f"?{DAY}")
+    found = [
+        replace(one, objective="interactive-wait", subject="research", shared_part=0.25, owner="research-platform")
+        for one in slo.series_of(house, filters)
+    ]
+    columns = slo._table(found, filters, language(code)).columnDefs
+    rank = {column["field"]: column.get("context", {}).get("spare", 99) for column in columns}
+    assert rank["shared"] < rank["burn_3d"] < rank["burning"] < rank["target"]
+    needed = [column["minWidth"] for column in columns if rank[column["field"]] >= rank["target"]]
+    assert sum(needed) <= 730
+
+
 def test_interference_is_an_episode_with_a_victim_that_leads_to_its_workload(house: Store) -> None:
     text = str(interference.interference_part(house, filters_of(house, f"?{DAY}"), EN))
     assert "/workloads?period=2026-10-02&workload=w-vision" in text

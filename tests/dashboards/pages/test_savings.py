@@ -116,6 +116,7 @@ def test_a_monthly_amount_says_that_it_extends_the_last_week(house: Store) -> No
     """As found: "Savings per month" stood beside a smaller amount of a period that was nearly a month."""
     text = str(answer(house, filters_of(house, SEARCH), EN))
     assert "Per month, at the last week's rate" in text and "Per month, at the latest rate" in text
+    assert "预算" not in str(answer(house, filters_of(house, SEARCH), ZH)), "as found on cards, of what is saved"
     assert "Working out savings" in str(layout(house, filters_of(house, SEARCH), EN))
 
 
