@@ -106,7 +106,7 @@ _CHINESE = Phrases((
     (r"no node could hold it with everything free", "即使全部空闲也没有节点放得下"),
     (r"with everything free no more than (\d+) of (\d+) replicas fit", r"即使全部空闲，\2 个副本也最多放下 \1 个"),
     (r"no one domain holds (\d+) replicas, the best (\d+)", r"没有一个域放得下 \1 个副本，最好的放 \2 个"),
-    (r"(\d+) of (\d+) replicas fit", r"\2 个副本只能放下 \1 个"),
+    (r"(\d+) of (\d+) replicas fit", r"所需 \2 个副本，可放置 \1 个"),
     (r"(\d+) of (\d+) nodes fit", r"\2 个节点中有 \1 个符合"),
     (r"of (\d+) cards: ", r"\1 个 GPU 中："),
     (r"of (\d+) cards? in pool (\S+?): ", r"资源池 \2 的 \1 个 GPU 中："),
