@@ -137,7 +137,7 @@ def link(field: str, header: str, tip: str = "", minimum: int = 150, flex: float
 
 def device_link(field: str, header: str, minimum: int = 110, most: int = 112, to: str = "href") -> Column:
     """A device's name, shown as in the row's FIELD_text (format.device_name) and in full where one points at it.
-    most: px that the text may claim."""
+    most: px that the text may claim.   to: the field of its target."""
     column = _shown_as_text(link(field, header, minimum=minimum))
     return {**column, "cellRendererParams": {"full": True, "to": to}, "context": {**column["context"], "most": most}}
 

@@ -286,7 +286,7 @@ def _workload_columns(by_hour: bool, words: Language) -> list[grids.Column]:
             grids.device_link("device", words("fleet.device"), to="of_device"),
         ]
         if by_hour
-        else [grids.moment("from", words("fleet.from")), grids.moment("to", words("fleet.until"))]
+        else (grids.moment("from", words("fleet.from")), grids.moment("to", words("fleet.until")))
     )
     return [
         grids.link("workload", words("workload.name"), minimum=150),

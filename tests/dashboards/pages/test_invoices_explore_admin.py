@@ -171,7 +171,8 @@ def test_a_line_is_explained_by_its_rule_and_allocations(house: Store) -> None:
     assert "/api/v1/invoices/GL-2026-00001/file?format=pdf" in text
     assert "Issue credit note" not in text
     assert "Issue credit note" in page(house, FINANCE, "/invoices?number=GL-2026-00001")
-    assert "2 Oct, 23:00" in page(house, ANALYST, "/invoices?number=GL-2026-00001&line=1&by=hour")
+    by_hour = page(house, ANALYST, "/invoices?number=GL-2026-00001&line=1&by=hour")
+    assert "2 Oct, 23:00" in by_hour and "/fleet?device=" in by_hour
 
 
 @pytest.mark.parametrize("month", ["2031-05", "2026-13", "<b>"])
