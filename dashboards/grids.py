@@ -22,6 +22,8 @@ from warehouse.phrases import with_english_units
 
 LONG = 40
 """With more rows a table scrolls in itself, where its rows are no cards; what goes on below fades out."""
+TALL = "clamp(600px, 100vh - 420px, 1600px)"
+"""As high is such a table: as the window has room below a page's head, and no higher than its rows."""
 Column = dict[str, Any]
 
 _THEME = (
@@ -84,7 +86,7 @@ def grid(
                 "loadingOoo": words("grid.loading"),
             },
         },
-        style={"height": "600px"} if long else {"height": None},
+        style={"height": TALL if long else None},
         className=" ".join(["gl-grid", *(["gl-fits"] if spare else []), *(["gl-goes-on"] if long else [])]),
         **keyed,
     )
