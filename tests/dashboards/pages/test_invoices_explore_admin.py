@@ -97,7 +97,7 @@ def test_hours_are_closed_from_the_page_by_those_who_may(house: Store) -> None:
     """As found: the first step of a month, to close it, was a command alone."""
     for who, may in ((ANYBODY, True), (OPERATOR, True), (FINANCE, False), (ANALYST, False), (VISION, False)):
         assert ("POST /close" in page(house, who, "/invoices")) is may, who
-    text = page(house, OPERATOR, "/invoices")
+    text = page(house, OPERATOR, "/invoices").replace(r"\xa0", " ")
     assert re.search(r"Closed until \d+ \w+, \d\d:00; last close \d+ \w+, \d\d:\d\d\.", text)
 
 
@@ -320,7 +320,7 @@ def test_administration_shows_prices_and_what_was_done(house: Store) -> None:
     assert "'windows': 'always'" in prices and "'to_text': 'open'" in prices
     done = house.value("SELECT count() AS n FROM audit WHERE action = 'rates.apply'")
     audit = page(house, FINANCE, "/administration?part=audit&find=rates.apply")
-    assert f"{done} of {done}" in audit
+    assert f"{done} row" in audit
     assert "before: null" not in audit
 
 

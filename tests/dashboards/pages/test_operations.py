@@ -236,8 +236,8 @@ def test_a_queue_s_page_has_nothing_that_is_not_the_queue_s(house: Store) -> Non
 def test_why_one_job_waits_stands_beside_it_alone(house: Store) -> None:
     """As found: a chart with one bar, above a table that says as much."""
     rows = [{"queue": "main", "reasons": ["Priority"], "jobs": [2]}]
-    assert queues._why_card(rows, [], filters_of(house, f"?{DAY}"), EN) is not None
-    assert queues._why_card([{**rows[0], "jobs": [1]}], [], filters_of(house, f"?{DAY}"), EN) is None
+    assert queues._why_card(rows, [], "", filters_of(house, f"?{DAY}"), EN) is not None
+    assert queues._why_card([{**rows[0], "jobs": [1]}], [], "", filters_of(house, f"?{DAY}"), EN) is None
 
 
 def test_a_tenant_sees_its_own_queues_and_quota(house: Store) -> None:
