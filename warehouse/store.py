@@ -746,6 +746,11 @@ def _applied(store: Store) -> set[int]:
     return {row["number"] for row in store.rows("SELECT number FROM schema_migrations")}
 
 
+def _is_of_before(done: set[int]) -> bool:
+    """Whether a store has migrations of before the first release, and no others."""
+    return bool(done) and done <= BEFORE
+
+
 @contextlib.contextmanager
 def _migrating(store: Store) -> Iterator[Held]:
     """The turn of whoever applies migrations. One of them copies a table and exchanges it with its copy."""
@@ -758,7 +763,7 @@ def _migrating(store: Store) -> Iterator[Held]:
 
 
 def _apply(store: Store, done: set[int], held: Held) -> list[str]:
-    if done & BEFORE and not done - BEFORE:
+    if _is_of_before(done):
         _upgrade(store)
     applied: dict[int, str] = {}
     try:
@@ -812,7 +817,7 @@ def define(store: Store, text: str) -> None:
 
 
 def _refuse_too_old(store: Store, done: set[int]) -> None:
-    if done & BEFORE and not done - BEFORE and BEFORE - done:
+    if _is_of_before(done) and BEFORE - done:
         raise StoreError(
             store.url,
             f"its schema (migration {max(done):04d}) is older than any that can be upgraded",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -124,17 +124,21 @@ class NotJudged:
 
 @dataclass(frozen=True)
 class AnomalyReport:
-    """The answer, in the order of days. `judged` counts days of a subject, `judged_of` those of each; `closed` is None
-    if nothing is closed."""
+    """The answer, in the order of days. `judged_of` counts the days of each subject; `closed` is None if nothing is
+    closed."""
 
     closed: Closed | None
     timezone: str
     currency: str | None
     threshold: Decimal
-    judged: int
+    judged_of: Mapping[Subject, int]
     flagged: tuple[Anomaly, ...]
     not_judged: tuple[NotJudged, ...]
-    judged_of: Mapping[Subject, int] = field(default_factory=dict)
+
+    @property
+    def judged(self) -> int:
+        """How many days of a subject were judged."""
+        return sum(self.judged_of.values())
 
     def reasons(self) -> dict[str, int]:
         """How many days of a subject were not judged, by reason."""
@@ -161,7 +165,7 @@ def anomalies(store: Store, period: Period | None = None, threshold: Decimal = T
     zone = billing_timezone(store)
     closed = closed_part(store, period)
     if closed is None:
-        return AnomalyReport(None, zone, None, threshold, 0, (), ())
+        return AnomalyReport(None, zone, None, threshold, {}, (), ())
     period = closed.period
     first, last = (moment.astimezone(ZoneInfo(zone)).date() for moment in (period.start, period.end - _MOMENT))
     whole = Period(_day(first - timedelta(weeks=WEEKS), zone).start, _day(last, zone).end)
@@ -177,7 +181,7 @@ def anomalies(store: Store, period: Period | None = None, threshold: Decimal = T
     flagged.sort(key=_order)
     not_judged.sort(key=lambda one: (one.day, one.subject, one.tenant))
     explained = _with_contributors(store, flagged, whole, zone)
-    return AnomalyReport(closed, zone, currency, threshold, judged.total(), explained, tuple(not_judged), judged)
+    return AnomalyReport(closed, zone, currency, threshold, judged, explained, tuple(not_judged))
 
 
 def judgements(

@@ -24,9 +24,9 @@ from dashboards.registry import Ask, Page
 from warehouse.store import Store
 
 TOP = 10
+"""Tenants shown one by one among the costs; their own page has all."""
 SLIVER_PX = 3
 """Of a bar at the right end."""
-"""Tenants shown one by one among the costs; their own page has all."""
 Holders = Sequence[tuple[str, Amounts]]
 
 

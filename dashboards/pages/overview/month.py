@@ -291,8 +291,7 @@ def _figures(found: MonthCost, budget: MonthBudget, filters: Filters, words: Lan
         Figure(words("month_cost.budget"), money(budget.amount, currency), "", _against(found, budget, currency, words))
     )
     days = {one.day for one in found.unusual}
-    one = len(filters.address.chosen.get("tenant", ())) == 1
-    said = words("month_cost.unusual_of_one" if one else "month_cost.unusual_is")
+    said = words("month_cost.unusual_is" if filters.only("tenant") is None else "month_cost.unusual_of_one")
     shown.append(Figure(words("month_cost.unusual"), f"{len(days):,}", "", said))
     return shown
 

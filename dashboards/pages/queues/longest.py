@@ -46,8 +46,7 @@ def longest_card(rows: Sequence[Row], filters: Filters, words: Language) -> Comp
 
 def of_queues(columns: Sequence[grids.Column], filters: Filters) -> list[grids.Column]:
     """Without the queue where one is chosen."""
-    one = len(filters.address.chosen.get("queue", ())) == 1
-    return [column for column in columns if not (one and column["field"] == "queue")]
+    return [column for column in columns if column["field"] != "queue" or filters.only("queue") is None]
 
 
 def _row(row: Row, filters: Filters, words: Language) -> dict[str, Any]:

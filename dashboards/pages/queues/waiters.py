@@ -46,8 +46,12 @@ def known_until(store: Store, filters: Filters) -> datetime:
 
 def said_at(end: datetime, filters: Filters, words: Language) -> str:
     """As of when jobs wait: a period that goes on has no end yet.   end: as of `known_until`."""
-    is_over = filters.period is None or end >= filters.period.end
-    return words("queues.at_the_end") if is_over else words("queues.as_of", at=words.moment(filters.local(end)))
+    at = words.moment(filters.local(end))
+    return words("queues.at_the_end") if _is_over(end, filters) else words("queues.as_of", at=at)
+
+
+def _is_over(end: datetime, filters: Filters) -> bool:
+    return filters.period is None or end >= filters.period.end
 
 
 def expected(row: Row, at: datetime, filters: Filters, words: Language) -> str:
@@ -84,8 +88,8 @@ def _interval(row: Row) -> str | None:
 def waiters_card(rows: Sequence[Row], at: datetime, filters: Filters, words: Language) -> Component:
     """at: the instant at which they wait."""
     in_all = rows[0]["in_all"] if rows else 0
-    is_over = filters.period is None or at >= filters.period.end
-    until = words("queues.waited_is" if is_over else "queues.waited_until", at=words.moment(filters.local(at)))
+    known = "queues.waited_is" if _is_over(at, filters) else "queues.waited_until"
+    until = words(known, at=words.moment(filters.local(at)))
     columns = [
         grids.link("name", words("workload.name"), minimum=140, flex=1.4),
         grids.text("queue", words("waits.queue"), minimum=84, flex=0.8),

@@ -22,12 +22,10 @@ from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
 from dashboards.pages.invoices.amounts import exact
 from dashboards.pages.workload.held_now import HeldNow, held_now, now_cards
-from dashboards.pages.workload.held_now import trail as now_trail
 from dashboards.pages.workload.lifecycle import Lifecycle, lifecycle_of, plain, step_seconds
 from dashboards.pages.workload.timeline import timeline
 from dashboards.pages.workload.waited import waited_cards
 from dashboards.pages.workload.waits import Wait, clock, wait_cards, waits_of
-from dashboards.pages.workload.waits import trail as wait_trail
 from dashboards.parts import Figure
 from dashboards.periods import HOUR, span_key
 from dashboards.registry import Ask, Page
@@ -193,9 +191,13 @@ def _advice_card(workload: str, words: Language) -> Component:
 
 def _trail_of_now(runs: HeldNow | None, waiting: Sequence[Wait], filters: Filters) -> list[tuple[str, str]]:
     """Of what runs or waits now and has no closed hour yet."""
-    if runs is not None:
-        return now_trail(runs, filters)
-    return wait_trail(waiting[0], filters) if waiting else []
+    row = runs.rows[0] if runs else waiting[0].row if waiting else None
+    if row is None or not row["tenant"]:
+        return []
+    links = [(row["tenant"], filters.href("/tenants", tenant=row["tenant"], project=None))]
+    if row["project"]:
+        links.append((row["project"], filters.href("/tenants", tenant=row["tenant"], project=row["project"])))
+    return links
 
 
 _PLATFORM = dict.fromkeys(("unallocated", "unavailable", "unallocated_cost", "unavailable_cost"), 0.0)

@@ -56,14 +56,6 @@ def held_now(store: Store, filters: Filters, workload: str, clock: datetime) -> 
     return HeldNow(now, own, currency) if own else None
 
 
-def trail(found: HeldNow, filters: Filters) -> list[tuple[str, str]]:
-    tenant, project = found.rows[0]["tenant"], found.rows[0]["project"]
-    return [
-        (tenant, filters.href("/tenants", tenant=tenant, project=None)),
-        *([(project, filters.href("/tenants", tenant=tenant, project=project))] if project else []),
-    ]
-
-
 def now_cards(found: HeldNow, filters: Filters, words: Language) -> list[Component]:
     since = min(row["since"] for row in found.rows)
     nodes = sorted({node for row in found.rows for node in row["nodes"] if node})

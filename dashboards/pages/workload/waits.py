@@ -61,15 +61,6 @@ def _narrowed(filters: Filters, **chosen: tuple[str, ...]) -> Filters:
     return replace(filters, address=replace(filters.address, chosen=chosen))
 
 
-def trail(wait: Wait, filters: Filters) -> list[tuple[str, str]]:
-    """Whose it is."""
-    tenant, project = wait.row["tenant"], wait.row["project"]
-    return [
-        *([(tenant, filters.href("/tenants", tenant=tenant, project=None))] if tenant else []),
-        *([(project, filters.href("/tenants", tenant=tenant, project=project))] if tenant and project else []),
-    ]
-
-
 def wait_cards(wait: Wait, filters: Filters, words: Language) -> list[Component]:
     return [
         _headline(wait, filters, words),
