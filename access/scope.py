@@ -24,7 +24,7 @@ from warehouse.store import ServerStore, Store, identifier, read_sql
 if TYPE_CHECKING:
     import pyarrow as pa
 
-IDLE_CONNECTIONS = 4
+IDLE_CONNECTIONS = 8
 """Idle connections of one scope that stay open."""
 POOLED_SCOPES = 32
 UNSCOPED_TABLES = frozenset(

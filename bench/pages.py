@@ -3,6 +3,9 @@
 A real server process over a closed month; pages are asked for as the browser does, one after the other (p50, p95), then
 by so many users at once, each looking at one page after the other with a pause for reading.
 
+Before it, how long one scan of the month's samples takes: how fast the engine is here, which additions in Python do
+not say.
+
 What the books answer to a question is kept until they change, and what was closed or summed for good. So each page is
 asked for `first`, once, when nobody has looked at it since the server started; `anew`, of a period of about a month
 that nobody has looked at; and `again`, of one that somebody has.
@@ -28,7 +31,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench.apart import BenchError, needed, run_apart, speed_of_machine
+from bench.apart import BenchError, needed, run_apart, speed_of_machine, stopwatch
 from bench.closing import make_fleet
 from bench.fleet import BenchFleet
 from billing.close import close
@@ -45,13 +48,20 @@ progress = Console(stderr=True, highlight=False)
 
 
 def closed_month(folder: str, devices: int, days: int) -> dict[str, Any]:
-    """In a process of its own: prices for the fleet, its hours closed; a tenant and a workload to look at."""
+    """In a process of its own: submissions of its jobs and prices for the fleet, its hours closed; a tenant and a
+    workload to look at."""
     fleet = BenchFleet(devices, days)
     with open_store(f"chdb://{folder}/store") as store:
+        store.command(read_sql(__file__, "pages_submitted"))
         card = parse_rate_card(CARD, "the bench's rate card")
         apply_rate_card(store, card, author="bench", reason="to have prices", now=fleet.start)
         close(store, until=fleet.end, now=fleet.end)
         (some,) = store.rows(read_sql(__file__, "pages_shown"))
+        scan = read_sql(__file__, "scan")
+        store.value(scan)  # cold
+        with stopwatch() as watch:
+            store.value(scan)
+        some["scan_cpu_seconds"] = watch.cpu_seconds
     return some
 
 
@@ -155,6 +165,7 @@ def main(
         needed(run_apart(make_fleet, MOST_BYTES, folder=name, devices=devices, days=days, parquet=False), "the fleet")
         found = needed(run_apart(here.closed_month, MOST_BYTES, folder=name, devices=devices, days=days), "the close")
         progress.print(f"{found['entries']:,} entries of {found['tenants']} tenants")
+        progress.print(f"one scan of its samples: {found['scan_cpu_seconds']:.2f} CPU s")
         with serving(Path(name)) as url:
             _measure(url, pages(found), turns, users, timedelta(minutes=minutes), pause)
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -34,6 +36,8 @@ NAMES = ("tenant", "project", "queue", "pool", "model", "cluster")
 PERIOD, LANGUAGE = "period", "lang"
 CHOSEN_CHARACTERS = 4096
 PERIODS_READ = "closed_hours, device_hours, rate_cards, summed_days"
+ASIDE = ThreadPoolExecutor(4, "aside")
+"""Threads for the parts of pages that are made at the same time (`at_once`), of all readers together."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class Choices:
     sees_platform: bool = False
 
 
-Whole = Callable[[], AbstractContextManager[Store]]
+Opens = Callable[[], AbstractContextManager[Store]]
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,8 @@ class Filters:
     """What a page shows. period: None if nothing of the requested one is closed.   months: those with closed hours.
     example: the provider whose example prices are in force; empty: the prices are the site's own.
     closed: all closed hours of the store; sums: of the period.   rules: the site's own alert rules (api.reach).
-    whole: opens a connection that sees all tenants; None: the page's own is it."""
+    whole: opens a connection that sees all tenants; None: the page's own is it.   aside: opens one that sees what the
+    page's own sees; None: there is no other."""
 
     address: Address
     zone: str
@@ -106,7 +111,8 @@ class Filters:
     example: str = ""
     closed: ClosedHours = field(default_factory=ClosedHours)
     rules: Path | None = None
-    whole: Whole | None = None
+    whole: Opens | None = None
+    aside: Opens | None = None
 
     @property
     def more(self) -> Mapping[str, str]:
@@ -197,6 +203,10 @@ class Filters:
             asked |= self.sums.params()
         return self._cached(store, sql, asked, until=max(one for one in asked.values() if isinstance(one, datetime)))
 
+    def any_submitted(self, store: Store, **params: Any) -> bool:
+        """Whether `({jobs})` can have rows; where no source reports submissions, it never has."""
+        return bool(self.rows(store, __file__, "any_submitted", **params)[0]["is_any"])
+
     def rows_now(self, store: Store, beside: str, name: str, **params: Any) -> list[dict[str, Any]]:
         """As `rows`, for SQL about the present, whatever the period: its parameters are the filters' arrays and those
         given. `FROM ({other})` in it reads what `other`.sql beside it selects."""
@@ -230,6 +240,26 @@ class Filters:
         with self.whole() as everything:
             yield everything
 
+    def at_once(self, store: Store, *parts: Callable[[Store], Any]) -> list[Any]:
+        """What each part of a page makes of a connection. The first is made with the page's own, the others meanwhile
+        on threads and connections of theirs; one that no thread has begun is made here. None is left running."""
+        if self.aside is None:
+            return [part(store) for part in parts]
+        first, *others = parts
+        started = [ASIDE.submit(copy_context().run, self._made_aside, part) for part in others]
+        try:
+            made = [first(store)]
+            for part, one in zip(others, started, strict=True):
+                made.append(part(store) if one.cancel() else one.result())
+            return made
+        finally:
+            wait([one for one in started if not one.cancel()])
+
+    def _made_aside(self, part: Callable[[Store], Any]) -> Any:
+        assert self.aside is not None
+        with self.aside() as store:
+            return part(store)
+
     def _arrays(self) -> dict[str, list[str]]:
         return {f"{name}s": list(self.address.chosen.get(name, ())) for name in NAMES}
 
@@ -250,7 +280,8 @@ def filters_of(
     search: str | None,
     data_version: DataVersion = UNCACHED,
     rules: Path | None = None,
-    whole: Whole | None = None,
+    whole: Opens | None = None,
+    aside: Opens | None = None,
 ) -> Filters:
     """The filters in a URL, for this store."""
     address = Address.of(search)
@@ -261,10 +292,11 @@ def filters_of(
         return Filters(
             address, zone, months, None, data_version=data_version, example=example, closed=closed, rules=rules,
             whole=whole,
+            aside=aside,
         )  # fmt: skip
     sums = closed.sums(period.start, period.end)
     choices = _choices(store, period, sums, data_version)
-    return Filters(address, zone, months, period, choices, sums, data_version, example, closed, rules, whole)
+    return Filters(address, zone, months, period, choices, sums, data_version, example, closed, rules, whole, aside)
 
 
 def _closed(store: Store) -> tuple[str, str, list[ClosedMonth], ClosedHours]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from access.roles import Action
 from access.scope import Stores
 from dashboards import shell, states, tour
 from dashboards.data_version import UNCACHED, AnswerCache, DataVersion
-from dashboards.filters import Address, Filters, Whole, filters_of
+from dashboards.filters import Address, Filters, Opens, filters_of
 from dashboards.languages import Language, language
 from dashboards.registry import Page, all_pages
 from warehouse.errors import LedgerError, StoreError
@@ -48,9 +49,10 @@ def show(
     search: str | None,
     cache: AnswerCache | None = None,
     rules: Path | None = None,
-    whole: Whole | None = None,
+    whole: Opens | None = None,
+    aside: Opens | None = None,
 ) -> RenderedPage:
-    """The page at a URL; an error of the store is shown as a page, too.   whole: as of Filters."""
+    """The page at a URL; an error of the store is shown as a page, too.   whole, aside: as of Filters."""
     path = path or "/"
     address = Address.of(search)
     words = language(address.language)
@@ -60,7 +62,7 @@ def show(
     data_version = UNCACHED
     try:
         data_version = DataVersion.of(store, _scope(principal), cache)
-        filters = filters_of(store, search, data_version, rules, whole)
+        filters = filters_of(store, search, data_version, rules, whole, aside)
         content = _content(store, page, page in pages, filters, path, words)
     except StoreError as error:
         content = states.error(str(error), words)
@@ -124,17 +126,21 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         with stores.scoped_to(current()) as store:
             return answer(store, *arguments)
 
+    def aside() -> AbstractContextManager[Store]:
+        return stores.scoped_to(current())
+
     cache = AnswerCache()
     rules: Path | None = app.server.state.reach.rules
 
     def filtered(store: Store, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
-        filters = filters_of(store, search, DataVersion.of(store, _scope(current()), cache), rules, stores.unscoped)
+        data_version = DataVersion.of(store, _scope(current()), cache)
+        filters = filters_of(store, search, data_version, rules, stores.unscoped, aside)
         return answer(store, filters, language(filters.address.language), *arguments)
 
     def over_all(store: Store, answer: Callable[..., Any], search: str | None, *arguments: Any) -> Any:
         def on_whole(_: Store, filters: Filters, words: Language, *more: Any) -> Any:
             with stores.unscoped() as whole:
-                return answer(whole, filters, words, *more)
+                return answer(whole, replace(filters, aside=stores.unscoped), words, *more)
 
         return filtered(store, on_whole, search, *arguments)
 
@@ -152,7 +158,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
 
     async def show_page(path: str, search: str) -> tuple[Any, ...]:
         shown: RenderedPage = await asyncio.to_thread(
-            with_store, Action.see, show, current(), path, search, cache, rules, stores.unscoped
+            with_store, Action.see, show, current(), path, search, cache, rules, stores.unscoped, aside
         )
         dash.set_props("failed", {"children": None})
         return shown.page, shown.navigation, shown.bar, shown.skip, shown.tour, shown.foot, shown.meta
@@ -161,7 +167,7 @@ def add_callbacks(app: Dash, stores: Stores) -> None:
         is_live = any(page.live for page in all_pages() if page.path == path)
         if not is_live and str(DataVersion.of(store, _scope(current()), cache).books) == meta["books"]:
             return dash.no_update, dash.no_update
-        shown = show(store, current(), path, search, cache, rules, stores.unscoped)
+        shown = show(store, current(), path, search, cache, rules, stores.unscoped, aside)
         return shown.page, shown.meta
 
     async def refresh(_: int, path: str, search: str, meta: dict[str, Any] | None) -> tuple[Any, Any]:

@@ -19,7 +19,7 @@ from access.scope import FILTERS, UNSCOPED_TABLES, ScopedStore, Stores, table_fi
 from warehouse.errors import StoreError
 from warehouse.store import ServerStore, Store
 
-KEPT_OF_ONE, KEPT_SCOPES = 4, 32
+KEPT_OF_ONE, KEPT_SCOPES = 8, 32
 TABLES = [("allocations", 1), ("quarantine", 0), ("close_runs", 0), ("devices", 1), ("samples", 0), ("events", 1)]
 ANALYST = Principal("ann", frozenset({Role.analyst}))
 

@@ -40,7 +40,12 @@ Spans = Sequence[tuple[datetime, datetime]]
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
     now = datetime.now(UTC)
-    found, evaluated = active(store, filters, now), is_evaluated(store, filters)
+    found, evaluated, history = filters.at_once(
+        store,
+        lambda on: active(on, filters, now),
+        lambda on: is_evaluated(on, filters),
+        lambda on: _history(on, filters, words) if filters.period else (),
+    )
     may_silence, sees_fleet = current().may(Action.silence), current().may(Action.see_fleet)
     begun = next((one for one in found if one["fingerprint"] == filters.more.get("silence")), None)
     rule = filters.more.get("rule", "")
@@ -51,7 +56,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         _headline(found, len(silences(store, now)) if sees_fleet else None, targets, evaluated, words),
         silences_part if begun else None,
         active_card(found, filters, now, evaluated, may_silence, words),
-        *(_history(store, filters, words) if filters.period else ()),
+        *history,
         *_below(
             _deliveries_card(targets, filters, words) if sees_fleet and filters.period else None,
             None if begun else silences_part,

@@ -33,8 +33,9 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
-    asked = question(store, filters)
-    rows, found = demand(asked), capacity(asked)
+    found, rows = filters.at_once(
+        store, lambda on: capacity(question(on, filters)), lambda on: demand(question(on, filters))
+    )
     may_see = current().may(Action.see_fleet)
     note = None if may_see else parts.chip(words("capacity.own"), words("capacity.own_is"), state="")
     return parts.page(

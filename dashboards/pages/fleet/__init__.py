@@ -54,14 +54,17 @@ def last_instant(filters: Filters) -> datetime:
 
 def devices_of(store: Store, filters: Filters, until: datetime, device: str = "") -> list[dict[str, Any]]:
     """The period's devices with their sums, what was reported of each, and what the last hour measured of it."""
-    reported, latest = (
-        {(row["cluster"], row["device_id"]): row for row in rows}
-        for rows in (filters.rows(store, __file__, "reported", device=device), _latest(store, filters, until, device))
+    rows, *others = filters.at_once(
+        store,
+        lambda on: filters.rows(on, __file__, "devices", device=device),
+        lambda on: filters.rows(on, __file__, "reported", device=device),
+        lambda on: _latest(on, filters, until, device),
     )
+    reported, latest = ({(row["cluster"], row["device_id"]): row for row in found} for found in others)
     unreported = {"state": "", "errors": 0}
     unknown = {"memory": None, "temperature": None, "power": None}
     devices, href = [], filters.hrefs("/fleet", "device")
-    for row in filters.rows(store, __file__, "devices", device=device):
+    for row in rows:
         key = row["cluster"], row["device_id"]
         capacity = sum(row[kind] for kind in KINDS)
         usable = capacity - row["unavailable"]

@@ -33,9 +33,14 @@ Holders = Sequence[tuple[str, Amounts]]
 def layout(store: Store, filters: Filters, words: Language) -> Component:
     assert filters.period is not None
     grain = chosen_grain(filters)
-    rows = filters.rows(store, __file__, "by_tenant", by_project=0)
+    rows, waits, alerts, quality = filters.at_once(
+        store,
+        lambda on: filters.rows(on, __file__, "by_tenant", by_project=0),
+        lambda on: waits_card(on, filters, words),
+        lambda on: alerts_card(on, filters, words),
+        lambda on: quality_of(on, filters),
+    )
     total, tenants = amounts(rows), by_name(rows)
-    quality = quality_of(store, filters)
     notes = quality.refused_count + quality.quarantined_count
     return parts.page(
         parts.titles(
@@ -53,8 +58,8 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             class_name="gl-even",
         ),
         month.month_card(filters, words),
-        parts.split(_cost_card(store, tenants, filters, words), alerts_card(store, filters, words)),
-        parts.split(waits_card(store, filters, words), quality_card(filters, quality, total, words)),
+        parts.split(_cost_card(store, tenants, filters, words), alerts),
+        parts.split(waits, quality_card(filters, quality, total, words)),
     )
 
 

@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 
 def waits_card(store: Store, filters: Filters, words: Language) -> Component:
     """Queues of the period: how long was waited, and who still waits."""
-    rows = filters.rows(store, __file__, "waits")
+    rows = filters.rows(store, __file__, "waits") if filters.any_submitted(store) else []
     columns = [words(f"waits.{name}") for name in ("queue", "waiting", "gpus", "started", "median", "p95")]
     cells = [
         (

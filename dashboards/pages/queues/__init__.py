@@ -48,14 +48,19 @@ Rows = Sequence[Mapping[str, Any]]
 def layout(store: Store, filters: Filters, words: Language) -> Component:
     objectives = {row["kind"] for row in filters.rows_now(store, __file__, "kinds")}
     end = known_until(store, filters)
-    rows = by_queue(store, filters, objectives, end)
-    reported = filters.rows(store, __file__, "scheduler")
-    taken = preemptions(store, filters)
+    submitted = filters.any_submitted(store)
+    rows, longest_ones, waiters, reported, taken = filters.at_once(
+        store,
+        lambda on: by_queue(on, filters, objectives, end) if submitted else [],
+        lambda on: longest(on, filters) if submitted else [],
+        lambda on: waiting(on, filters, at=end) if submitted else [],
+        lambda on: filters.rows(on, __file__, "scheduler"),
+        lambda on: preemptions(on, filters),
+    )
     sees_fleet = current().may(Action.see_fleet)
     title = parts.titles(filters, words, words("queues.title"))
     if not rows and not reported and not taken:
         return parts.page(title, states.nothing(words("queues.title"), words("queues.none")))
-    waiters = waiting(store, filters, at=end)
     quota = _quota_card(store, reported, filters, sees_fleet and "quota_redemption" in objectives, words)
     at = said_at(end, filters, words)
     why_card = _why_card(rows, reported, at, filters, words)
@@ -67,7 +72,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         if why_card is None
         else parts.split(_waits_card(rows, words), why_card, class_name="gl-even"),
         waiters_card(waiters, end, filters, words) if waiters else None,
-        longest_card(longest(store, filters), filters, words),
+        longest_card(longest_ones, filters, words),
         _table_card(rows, at, filters, words),
         *_beside(preemptions_card(taken, filters, words) if taken else None, quota),
         # What a scheduler says of all it places is no part's.
