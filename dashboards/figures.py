@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,7 @@ from zoneinfo import ZoneInfo
 import plotly.graph_objects as go
 from plotly.graph_objects import Figure
 
+from dashboards.format import evened
 from dashboards.kinds import KINDS, Kind
 from dashboards.languages import Language
 
@@ -124,7 +126,16 @@ def made(
     whole = {**(_with_room(look, grain) if is_time else look), **axes}
     if whole["hovermode"] == "x unified":
         traces = [_named(one, words) for one in traces]
-    return go.Figure({"data": timed(traces), "layout": whole})
+    return go.Figure({"data": timed([_evened(one) for one in traces]), "layout": whole})
+
+
+def _evened(trace: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With values of which Plotly shows what figures and tables do."""
+    shown = SHOWN.search(trace.get("hovertemplate") or "")
+    if shown is None:
+        return trace
+    digits = int(shown[1])
+    return {**trace, "y": [evened(one, digits) if isinstance(one, float) else one for one in trace["y"]]}
 
 
 def _named(trace: Mapping[str, Any], words: Language) -> Mapping[str, Any]:
@@ -205,6 +216,8 @@ def _colour(trace: Mapping[str, Any]) -> str:
     return GRID
 
 
+SHOWN = re.compile(r"%\{y:,?\.(\d)f\}")
+"""How a trace's tooltip shows its values."""
 OURS = frozenset({"hovertemplate", "texttemplate"})
 """The parts of a figure that have markup, which only we write."""
 PLAIN = frozenset({int, float, datetime, type(None)})

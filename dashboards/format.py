@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 
 from warehouse.phrases import CHINESE, kept_whole, with_english_units, with_units
 
 UNKNOWN = "–"
 MILLIONS = 10_000_000
 """From here on amounts are in millions."""
+AS_WRITTEN = Decimal("1e-9")
+"""The last digit of numbers, as of documents' quantities."""
+LONG = Context(prec=400, traps=[])
+"""For as many digits as a float has before the point."""
+NEAR_A_HALF = 1e-6
+"""Of the last digit that is shown."""
 UUID = re.compile(r"(\w+-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£", "JPY": "¥", "CNY": "CN¥", "CHF": "CHF ", "INR": "₹", "KRW": "₩"}
 
@@ -38,20 +44,33 @@ def device_digits(device_id: str) -> str:
     return short.rpartition("-")[2] + sign + share if short != device else device_id[-8:]
 
 
+def fixed(value: float | Decimal, digits: int) -> str:
+    """With so many digits after the point, halves to the even one, as documents round. A float is the number that it is
+    written as (14.575), not what is stored for it, nor what differs from it in the last digits, as sums do. Tables do
+    the same in the browser (assets/numbers.js)."""
+    exact = Decimal(value if isinstance(value, Decimal | int) else repr(float(value)))
+    shown = f"{exact.quantize(AS_WRITTEN, context=LONG).copy_abs():,.{digits}f}"
+    return f"−{shown}" if value < 0 and shown.strip("0.") else shown
+
+
+def evened(value: float, digits: int) -> float:
+    """The value, or the number that `fixed` makes of it where Plotly, which rounds halves up, would make another."""
+    half = abs(value) * 10**digits % 1 - 0.5
+    return float(fixed(value, digits).replace(",", "").replace("−", "-")) if abs(half) < NEAR_A_HALF else value
+
+
 def hours(value: float | None) -> str:
     """GPU-hours; small ones keep decimals, so that something never looks like nothing."""
     if value is None:
         return UNKNOWN
-    if 0 < abs(value) < 0.1:
-        return f"{value:,.2f}"
-    return f"{value:,.1f}" if 0 < abs(value) < 100 else f"{value:,.0f}"
+    return fixed(value, 0 if not 0 < abs(value) < 100 else 2 if abs(value) < 0.1 else 1)
 
 
 def gpu_count(value: float) -> str:
     """GPUs; of a share two decimals, unless that would say nothing of it."""
     if 0 < value < 0.01:
         return f"{value:.2g}"
-    return f"{value:,.2f}".rstrip("0").rstrip(".") if value < 1000 else f"{value:,.0f}"
+    return fixed(value, 2).rstrip("0").rstrip(".") if value < 1000 else fixed(value, 0)
 
 
 def signed_hours(value: float) -> str:
@@ -63,10 +82,7 @@ def money(value: float | Decimal | None, currency: str) -> str:
     if value is None or not currency:
         return UNKNOWN
     size = -value if value < 0 else value
-    if size >= MILLIONS:
-        shown = f"{float(size) / 1e6:,.2f} M"
-    else:
-        shown = f"{size:,.2f}" if 0 < size < 100 else f"{size:,.0f}"
+    shown = f"{fixed(size / 1_000_000, 2)} M" if size >= MILLIONS else fixed(size, 2 if 0 < size < 100 else 0)
     return f"{'−' if value < 0 else ''}{symbol(currency)}{shown}"
 
 
@@ -74,7 +90,7 @@ def money_alike(values: Sequence[float | Decimal], currency: str) -> list[str]:
     """Amounts of one sentence: all with cents, or none."""
     if not currency or not 100 <= max((abs(float(one)) for one in values), default=0.0) < MILLIONS:
         return [money(value, currency) for value in values]
-    return [f"{'−' if value < 0 else ''}{symbol(currency)}{abs(value):,.0f}" for value in values]
+    return [f"{'−' if value < 0 else ''}{symbol(currency)}{fixed(value, 0).removeprefix('−')}" for value in values]
 
 
 def money_column(values: Sequence[float | Decimal | None], currency: str) -> list[str]:
@@ -85,7 +101,7 @@ def money_column(values: Sequence[float | Decimal | None], currency: str) -> lis
 
 def unit_price(value: float | Decimal, currency: str) -> str:
     """With as many digits as it has, of which two at least."""
-    text = f"{value:,.6f}".rstrip("0")
+    text = fixed(value, 6).rstrip("0")
     whole, _, digits = text.partition(".")
     return f"{symbol(currency)}{whole}.{digits:0<2}"
 
@@ -100,7 +116,7 @@ def percent(part: float | None, whole: float | None = 1.0) -> str:
         return "< 0.1%"
     if 99.9 < share < 100 and part != whole:
         return "> 99.9%"
-    return f"{round(share, 9):.1f}%"
+    return f"{fixed(share, 1)}%"
 
 
 def duration(seconds: float | None, words: Callable[..., str], whole: bool = True) -> str:
@@ -108,8 +124,8 @@ def duration(seconds: float | None, words: Callable[..., str], whole: bool = Tru
     if seconds is None:
         return UNKNOWN
     if seconds < 60:
-        return words("duration.s", n=f"{seconds:.0f}")
+        return words("duration.s", n=fixed(seconds, 0))
     if seconds < 3600:
-        return words("duration.min", n=f"{seconds / 60:.0f}")
+        return words("duration.min", n=fixed(seconds / 60, 0))
     unit, size = ("h", 3600) if seconds < 48 * 3600 else ("d", 86400)
-    return words(f"duration.{unit}", n=f"{seconds / size:.{0 if whole and seconds % size == 0 else 1}f}")
+    return words(f"duration.{unit}", n=fixed(seconds / size, 0 if whole and seconds % size == 0 else 1))

@@ -6,6 +6,7 @@ full), aware times are shown in the zone they are in, a `href` is where the colu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, time
 from decimal import Decimal
@@ -24,6 +25,7 @@ LONG = 40
 """With more rows a table scrolls in itself, where its rows are no cards; what goes on below fades out."""
 TALL = "clamp(600px, 100vh - 420px, 1600px)"
 """As high is such a table: as the window has room below a page's head, and no higher than its rows."""
+SHAPE = re.compile(r"(?P<plus>\+?),(d|\.(?P<after>\d)(?P<short>~?)f)%?")
 Column = dict[str, Any]
 
 _THEME = (
@@ -178,15 +180,16 @@ def number(
     plus: str = "",
     after: str = "",
 ) -> Column:
-    """shape: of d3-format; one that ends in % shows a share of 1 as a percentage.   unit: said in an export.
-    unknown: what to show for None.   plus: before what is more than zero.   after: behind what is known."""
+    """shape: as Python has them (`,.1f`, `+,.2f`, `,d`), or `,.2~f` without zeros at the end; one that ends in % shows
+    a share of 1 as a percentage.   unit: said in an export.   unknown: what to show for None.   plus: before what is
+    more than zero.   after: behind what is known."""
     is_share = shape.endswith("%")
-    scale, suffix = " * 100" if is_share else "", f" + '{'%' if is_share else after}'" if is_share or after else ""
-    d3, value = f"d3.format('{shape.rstrip('%')}')", f"params.value{scale}"
+    value, suffix = f"params.value{' * 100' if is_share else ''}", "%" if is_share else after
+    suffix = f" + '{suffix}'" if suffix else ""
     # The sign comes before a currency.
     more = f"(params.value > 0 ? '{plus}{prefix}' : '{prefix}')" if plus else f"'{prefix}'"
-    signed = f"(params.value < 0 ? '−{prefix}' + {d3}(-{value}) : {more} + {d3}({value}))"
-    known = signed if prefix else f"{d3}({value})"
+    signed = f"(params.value < 0 ? '−{prefix}' + {_written(f'-{value}', shape)} : {more} + {_written(value, shape)})"
+    known = signed if prefix else _written(value, shape)
     formatter = {"function": f"params.value == null ? '{unknown}' : {known}{suffix}"}
     return {
         **text(field, header, tip, minimum),
@@ -197,6 +200,15 @@ def number(
             "formatter": formatter, "unknown": unknown,
         },
     }  # fmt: skip
+
+
+def _written(value: str, shape: str) -> str:
+    """The browser's expression for a value in that shape (assets/numbers.js)."""
+    digits = SHAPE.fullmatch(shape)
+    if digits is None:
+        raise ValueError(f"{shape}: tables show no such numbers")
+    text = f"{'short' if digits['short'] else 'fixed'}({value}, {digits['after'] or 0})"
+    return f"(({value} >= 0 ? '+' : '') + {text})" if digits["plus"] else text
 
 
 def price(field: str, header: str, tip: str = "", unit: str = "") -> Column:
@@ -223,11 +235,11 @@ def duration(words: Language, field: str, header: str, tip: str = "", whole: boo
 
     whole: as there, for settings; in a column of what was measured, all have a decimal."""
     units = {name: words(f"duration.{name}", n="{n}") for name in ("s", "min", "h", "d")}
-    d3 = "d3.format('{}')(params.value / {})"
 
     def said(unit: str, shape: str, seconds: int) -> str:
-        exact = f"params.value % {seconds} === 0 ? {d3.format(',.0f', seconds)} : " if whole and shape == ",.1f" else ""
-        return f"'{units[unit]}'.replace('{{n}}', {exact}{d3.format(shape, seconds)})"
+        length = f"params.value / {seconds}"
+        exact = f"params.value % {seconds} === 0 ? {_written(length, ',d')} : " if whole and shape == ",.1f" else ""
+        return f"'{units[unit]}'.replace('{{n}}', {exact}{_written(length, shape)})"
 
     length = (
         f"params.value == null ? '–' : params.value < 60 ? {said('s', ',.0f', 1)} : "

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import random
+import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
-from dashboards import grids, states
+import playwright
+import pytest
+
+from billing.exact import rounded
+from dashboards import figures, grids, states
 from dashboards.filters import Address, Filters
-from dashboards.format import device_digits, device_name, duration, gpu_count, money_alike, money_column, signed_hours
+from dashboards.format import (
+    device_digits,
+    device_name,
+    duration,
+    fixed,
+    gpu_count,
+    money,
+    money_alike,
+    money_column,
+    signed_hours,
+)
 from dashboards.languages import language
 from dashboards.periods import ClosedMonth
+from tests.patience import PATIENCE_SECONDS
+
+NUMBERS = Path(figures.__file__).parent / "assets" / "numbers.js"
 
 
 def test_a_device_is_called_by_what_tells_it_apart() -> None:
@@ -70,3 +94,35 @@ def test_amounts_of_one_column_have_cents_or_none_has() -> None:
     """As found: "$148", "$66.00", "$214" below each other; "−$1,069", "−$55.76" in one chart."""
     assert money_column([148.2, None, -65.999], "USD") == ["$148", "–", "−$66"]
     assert money_column([48.2, 0, 65.99], "USD") == ["$48.20", "$0", "$65.99"]
+
+
+@pytest.mark.parametrize(("amount", "shown"), [("14.575", "$14.58"), ("14.565", "$14.56"), ("0.125", "$0.12")])
+def test_half_a_cent_is_rounded_as_on_documents(amount: str, shown: str) -> None:
+    """As found: $14.58 in a headline, which has Decimals, above $14.57 in its table and chart."""
+    exact = Decimal(amount)
+    sums = float(exact) - 1e-13  # as floats add up
+    assert {money(exact, "USD"), money(float(exact), "USD"), money(sums, "USD")} == {shown}
+    assert rounded(Fraction(exact), 2) == Decimal(shown[1:])
+    chart: Any = figures.made([{"type": "bar", "y": [sums, None], "hovertemplate": "%{y:,.2f}"}], language("en"))
+    assert list(chart.data[0].y) == [float(shown[1:]), None]
+
+
+def test_the_browser_writes_numbers_as_pages_do() -> None:
+    """Halves among them of cents, of tenths of hours (2.25) and of whole ones; as Decimals, too."""
+    draw = random.Random(20261130)
+    halves = [Decimal(draw.randrange(10**9) * 10 + 5).scaleb(-draw.randint(1, 5)) for _ in range(1500)]
+    others = [Decimal(draw.randrange(10 ** draw.randint(1, 15))).scaleb(-draw.randint(0, 9)) for _ in range(1500)]
+    asked = [(draw.choice((1, -1)) * one, draw.randint(0, 3)) for one in [*halves, *others]]
+    floats = [fixed(float(one), digits) for one, digits in asked]
+    assert browsers([(float(one), digits) for one, digits in asked]) == floats
+    assert [fixed(one, digits) for one, digits in asked] == floats
+
+
+def browsers(numbers: Sequence[tuple[float, int]]) -> Any:
+    code = f"""globalThis.window = globalThis; require({json.dumps(str(NUMBERS))});
+        const asked = JSON.parse(require("fs").readFileSync(0));
+        console.log(JSON.stringify(asked.map(one => dashAgGridFunctions.fixed(...one))));"""
+    node = str(Path(playwright.__file__).with_name("driver") / "node")
+    done = subprocess.run([node, "-e", code], input=json.dumps(numbers), capture_output=True, text=True, check=True,
+                          timeout=PATIENCE_SECONDS)  # fmt: skip
+    return json.loads(done.stdout)

@@ -10,7 +10,7 @@ from typing import Any
 
 from billing.money import minor_digits
 from dashboards.filters import Filters
-from dashboards.format import symbol
+from dashboards.format import fixed, symbol
 from dashboards.languages import Language
 from dashboards.said import found, said
 from warehouse.durations import format_duration
@@ -63,7 +63,7 @@ def _shown(key: str, value: Any, facts: Mapping[str, Any], filters: Filters, wor
         if key.endswith("_seconds"):
             return format_duration(float(number), words.code)
         if key.endswith("_bytes"):
-            return f"{number / 2**30:,.1f}\u00a0GiB"
+            return f"{fixed(number / 2**30, 1)}\u00a0GiB"
         if key in SHARES:
             return f"{100 * number:.4g}%"
         if key in CELSIUS:
@@ -95,7 +95,7 @@ def _plain(value: Any, filters: Filters, words: Language) -> str:
     if isinstance(value, list):
         return ", ".join(_plain(each, filters, words) for each in value)
     if isinstance(value, float | int) and not isinstance(value, bool):
-        return f"{value:,.4g}" if abs(value) < 1e6 and isinstance(value, float) else f"{value:,.0f}"
+        return f"{value:,.4g}" if abs(value) < 1e6 and isinstance(value, float) else fixed(value, 0)
     if isinstance(value, str) and _INSTANT.fullmatch(value):
         return words.moment(filters.local(datetime.fromisoformat(value)))
     return str(value)

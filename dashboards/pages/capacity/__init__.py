@@ -18,7 +18,7 @@ from access.roles import Action
 from billing.insights.capacity import ASKED, BANDS, HOURS, Capacity, GroupLine, Question, Waits, capacity, demand
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, hours, percent
+from dashboards.format import UNKNOWN, duration, fixed, hours, percent
 from dashboards.languages import Language
 from dashboards.pages.capacity.what_if import callbacks, name_of, what_if_card
 from dashboards.parts import Figure
@@ -102,7 +102,7 @@ def averaged(rows: Rows, name: str) -> float | None:
 
 
 def _gpus(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:,.1f}" if value < 1000 else f"{value:,.0f}"
+    return UNKNOWN if value is None else fixed(value, 1) if value < 1000 else fixed(value, 0)
 
 
 def _demand_card(rows: Rows, filters: Filters, words: Language) -> Component:

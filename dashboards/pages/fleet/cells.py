@@ -10,7 +10,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, percent, symbol
+from dashboards.format import UNKNOWN, fixed, percent, symbol
 from dashboards.languages import Language
 
 STEPS = 8
@@ -40,10 +40,10 @@ MEASURES = (
     Measure("used", "used_part", 1, "cool", lambda value, _: percent(value)),
     Measure("held", "held_part", 1, "cool", lambda value, _: percent(value)),
     Measure("memory", "memory", 1, "cool", lambda value, _: percent(value)),
-    Measure("temperature", "temperature", 95, "hot", lambda value, _: f"{value:.0f} °C", 20),
-    Measure("power", "power", None, "hot", lambda value, _: f"{value:,.0f} W"),
+    Measure("temperature", "temperature", 95, "hot", lambda value, _: f"{fixed(value, 0)} °C", 20),
+    Measure("power", "power", None, "hot", lambda value, _: f"{fixed(value, 0)} W"),
     Measure("errors", "errors", None, "hot", lambda value, _: f"{value:,}"),
-    Measure("price", "price", None, "cool", lambda value, currency: f"{symbol(currency)}{value:,.2f}"),
+    Measure("price", "price", None, "cool", lambda value, currency: f"{symbol(currency)}{fixed(value, 2)}"),
 )
 
 

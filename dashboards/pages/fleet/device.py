@@ -13,7 +13,7 @@ from dash.development.base_component import Component
 
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, hours, money, percent, symbol
+from dashboards.format import UNKNOWN, fixed, hours, money, percent, symbol
 from dashboards.kinds import ALLOCATED, KINDS
 from dashboards.languages import Language
 from dashboards.pages.fleet.layout import layout_card
@@ -69,9 +69,9 @@ def _state_chip(row: Row, words: Language) -> Component:
 
 def _headline(row: Row, filters: Filters, words: Language) -> Component:
     currency = filters.currency
-    price = UNKNOWN if row["price"] is None else f"{symbol(currency)}{row['price']:,.2f}"
-    warm = UNKNOWN if row["temperature"] is None else f"{row['temperature']:.0f} °C"
-    power = "" if row["power"] is None else f"{words('fleet.by_power')} {row['power']:,.0f}\u00a0W"
+    price = UNKNOWN if row["price"] is None else f"{symbol(currency)}{fixed(row['price'], 2)}"
+    warm = UNKNOWN if row["temperature"] is None else f"{fixed(row['temperature'], 0)} °C"
+    power = "" if row["power"] is None else f"{words('fleet.by_power')} {fixed(row['power'], 0)}\u00a0W"
     return parts.headline(
         [
             Figure(words("fleet.node"), row["node"], "", f"{row['model']} · {row['pool']}"),

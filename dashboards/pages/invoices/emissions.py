@@ -13,7 +13,7 @@ from billing.energy.report import EnergyReport, energy_report
 from billing.periods import parse_month
 from dashboards import parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, percent
+from dashboards.format import UNKNOWN, fixed, percent
 from dashboards.languages import Language
 from dashboards.registry import Ask
 from warehouse.store import Store
@@ -59,7 +59,7 @@ def _row(name: Any, row: Mapping[str, Any]) -> list[Any]:
 
 
 def _amount(value: Decimal | None) -> str:
-    return UNKNOWN if value is None else f"{value:,.1f}"
+    return UNKNOWN if value is None else fixed(value, 1)
 
 
 def _float(value: Decimal | None) -> float | None:

@@ -13,7 +13,7 @@ from dash.development.base_component import Component
 from billing.invoicing.documents import Invoice
 from dashboards import grids, parts
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN
+from dashboards.format import UNKNOWN, fixed
 from dashboards.languages import Language
 from dashboards.said import said
 
@@ -72,7 +72,7 @@ def _notes(section: Mapping[str, Any], currency: str, words: Language) -> list[s
         cost = UNKNOWN if at_most["cost"] is None else f"{Decimal(at_most['cost']):,.2f} {currency}"
         notes.append(words("invoices.given_back_at_most", hours=f"{Decimal(at_most['gpu_hours']):,.2f}", cost=cost))
     if unpriced:
-        notes.append(words("invoices.given_back_unpriced", hours=f"{unpriced:,.2f}"))
+        notes.append(words("invoices.given_back_unpriced", hours=fixed(unpriced, 2)))
     return notes
 
 

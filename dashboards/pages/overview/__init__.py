@@ -13,7 +13,7 @@ from dash.development.base_component import Component
 from dashboards import exports, figures, headline_figures, parts
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, hours, money, percent
+from dashboards.format import UNKNOWN, fixed, hours, money, percent
 from dashboards.kinds import ALLOCATED, IDLE, KINDS, UNALLOCATED, UNAVAILABLE, UNMETERED, USED, Kind
 from dashboards.languages import Language
 from dashboards.pages.overview import month
@@ -87,7 +87,7 @@ def _headline(filters: Filters, total: Amounts, words: Language) -> Component:
             words("overview.of_capacity") if filters.shows_platform else words("unit.gpu_hours"),
             words("overview.gpu_hours", n=hours(total.allocated))
             if filters.shows_platform
-            else words("overview.gpus", n=f"{total.allocated / closed if closed else 0.0:,.1f}"),
+            else words("overview.gpus", n=fixed(total.allocated / closed if closed else 0.0, 1)),
         ),
         Figure(
             words("kind.used"),
@@ -112,7 +112,7 @@ def _headline(filters: Filters, total: Amounts, words: Language) -> Component:
             words("overview.capacity"),
             hours(total.capacity),
             words("unit.gpu_hours"),
-            words("overview.gpus", n=f"{gpus:,.0f}"),
+            words("overview.gpus", n=fixed(gpus, 0)),
         )
         shown.insert(0, capacity)
     return parts.headline(shown)

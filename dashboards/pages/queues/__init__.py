@@ -16,7 +16,7 @@ from access.current import current
 from access.roles import Action
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, gpu_count, percent
+from dashboards.format import UNKNOWN, duration, fixed, gpu_count, percent
 from dashboards.languages import Language
 from dashboards.objectives import all_series
 from dashboards.pages.queues.longest import longest, longest_card
@@ -361,7 +361,7 @@ def _quota_card(
                 _gpus(one.get("tenant_held_gpus")),
                 _gpus(one.get("tenant_asked_gpus")),
                 percent(one.get("quota_redemption_ratio")),
-                UNKNOWN if breach not in one else f"{one[breach] / 3600:,.1f}",
+                UNKNOWN if breach not in one else fixed(one[breach] / 3600, 1),
             ]
             for (tenant, pool), one in sorted(guaranteed.items())
         ]
@@ -410,7 +410,7 @@ def _fragmentation_card(store: Store, reported: Rows, filters: Filters, words: L
         parts.card(
             words("queues.gangs"),
             words("queues.gangs_is", at=_reported_at(gangs, filters, words)),
-            parts.table(heads, [[_shape(row["shape"], words), f"{row['value']:,.0f}"] for row in gangs[:12]]),
+            parts.table(heads, [[_shape(row["shape"], words), fixed(row["value"], 0)] for row in gangs[:12]]),
         ),
     )
 

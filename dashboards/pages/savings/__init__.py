@@ -19,7 +19,7 @@ from billing.insights.savings import Recommendation, SavingsReport
 from dashboards import exports, grids, parts, states
 from dashboards.advice import examined_period, recommendation_row, savings_report, unmetered_time
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, hours, money, money_column, percent
+from dashboards.format import UNKNOWN, fixed, hours, money, money_column, percent
 from dashboards.languages import Language
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
@@ -150,17 +150,17 @@ def _waste_card(report: SavingsReport, by: str, filters: Filters, words: Languag
     ]
     notes = []
     if waste.unpriced_gpu_hours:
-        notes.append(words("waste.unpriced", hours=f"{waste.unpriced_gpu_hours:,.0f}"))
+        notes.append(words("waste.unpriced", hours=fixed(waste.unpriced_gpu_hours, 0)))
     if waste.unmetered_gpu_hours:
         notes += unmetered_time(waste, words, money(waste.unmetered_cost, currency))
     unallocated = report.waste.unallocated_gpu_hours if current().may(Action.see_fleet) else None
     if unallocated:
         cost = report.waste.unallocated_cost
         notes.append(
-            words("savings.unallocated", hours=f"{unallocated:,.0f}", amount=money(cost, currency) if cost else UNKNOWN)
+            words("savings.unallocated", hours=fixed(unallocated, 0), amount=money(cost, currency) if cost else UNKNOWN)
         )
         if lacking := report.waste.unpriced_unallocated_gpu_hours:
-            notes.append(words("savings.unpriced_unallocated", hours=f"{lacking:,.0f}"))
+            notes.append(words("savings.unpriced_unallocated", hours=fixed(lacking, 0)))
     if report.not_judged:
         notes.append(words.count("savings.not_judged", len(report.not_judged)))
     return parts.card(

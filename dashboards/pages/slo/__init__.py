@@ -13,7 +13,7 @@ from access.current import current
 from alerts.slo.status import BURNING, SeriesStatus
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, percent
+from dashboards.format import UNKNOWN, fixed, percent
 from dashboards.languages import Language
 from dashboards.objectives import all_series
 from dashboards.pages.slo.interference import interference_part
@@ -104,7 +104,7 @@ def _headline(series: Series, words: Language) -> Component:
 
 def percent_left(value: float | None) -> str:
     """Of a budget; overdrawn ones are below zero."""
-    return UNKNOWN if value is None else f"{100 * value:,.0f}%".replace("-", "−")
+    return UNKNOWN if value is None else f"{fixed(100 * value, 0)}%"
 
 
 def _name(one: SeriesStatus, between: str = " · ") -> str:

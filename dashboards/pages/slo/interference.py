@@ -14,7 +14,7 @@ from alerts.interference.episodes import Episode, episodes
 from alerts.interference.ranking import Aggressor, Victim, aggressors, victims_of
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, percent
+from dashboards.format import UNKNOWN, fixed, percent
 from dashboards.languages import Language
 from dashboards.parts import Figure
 from warehouse.store import Store, read_sql
@@ -114,7 +114,7 @@ def _headline(
             Figure(words("slo.victims"), f"{len(hurt):,}", "", words("slo.victims_short")),
             Figure(words("slo.lost"), f"{sum(lost) / 3600:,.3g}" if lost else UNKNOWN if found else "0",
                    words("unit.gpu_hours"), words("slo.lost_is")),
-            Figure(words("slo.worst"), UNKNOWN if worst is None else f"{worst:,.2f}",
+            Figure(words("slo.worst"), UNKNOWN if worst is None else fixed(worst, 2),
                    "" if worst is None else "×", words("slo.worst_is")),
             Figure(words("slo.aggressors"), f"{len(named) - unproven:,}", "", words.count("slo.candidates", unproven)),
             Figure(words("slo.known"), percent(known["known"], known["windows"]), "", words("slo.known_is")),

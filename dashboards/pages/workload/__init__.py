@@ -17,7 +17,7 @@ from dashboards import exports, grids, headline_figures, parts, states
 from dashboards.advice import of_workload
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, gpu_count, unit_price
+from dashboards.format import UNKNOWN, duration, fixed, gpu_count, unit_price
 from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
 from dashboards.pages.invoices.amounts import exact
@@ -284,7 +284,7 @@ def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: A
                 ]
             ),
             words(f"isolation.{level}"),
-            f"{row['gpu_hours']:,.2f}",
+            fixed(row["gpu_hours"], 2),
             UNKNOWN if row["unit_price"] is None else unit_price(row["unit_price"], currency),
             _cost(row["list_cost"], currency),
             _cost(row["billed_cost"], currency),
@@ -293,7 +293,7 @@ def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: A
     ]
     heads = [words(f"workload.{name}") for name in ("sku", "quantity", "price", "list", "billed")]
     heads.insert(1, words("isolation.title"))
-    cells.append([words("tenants.all"), "", f"{total.allocated:,.2f}", "", _cost(total.list_cost, currency),
+    cells.append([words("tenants.all"), "", fixed(total.allocated, 2), "", _cost(total.list_cost, currency),
                   _cost(total.billed_cost, currency)])  # fmt: skip
     fields = ("sku", "model", "partition_profile", "gpu_hours", "unit_price", "list_cost", "billed_cost")
     reported = [
