@@ -14,19 +14,20 @@ from dashboards import figures, parts
 from dashboards.filters import Filters
 from dashboards.format import device_digits
 from dashboards.languages import Language
+from dashboards.periods import HOUR
 from warehouse.store import Store
 
 
 def layout_card(store: Store, filters: Filters, until: datetime, words: Language, device: str = "") -> Component | None:
-    """A bar of units a device, at the end of the period; nothing where no device is shared."""
-    rows = filters.rows(store, __file__, "layout", until=until, device=device)
-    if not rows:
+    """A bar of units a device, at the end of the period; nothing where no device is shared. Of chosen tenants, projects
+    or queues the devices of which they have a share."""
+    listed = _devices(store, filters, until, device)
+    if not listed:
         return None
-    tenants = sorted({row["tenant"] for row in rows if row["units"]})
+    shares = [share for of_device in listed for share in of_device if share["units"]]
+    tenants = sorted({share["tenant"] for share in shares if share["is_chosen"]})
     colours = figures.colours(tenants, filters.choices.values.get("tenant", ()))
-    listed = [list(shares) for _, shares in groupby(rows, key=lambda row: (row["node"], row["device_id"]))]
-    devices = [(shares[0], shares) for shares in listed]
-    bars = [_bar(shares, colours, filters, words) for shares in listed]
+    bars = [_bar(of_device, colours, filters, words) for of_device in listed]
     legend = html.Ul(
         [
             html.Li([html.Span(className="gl-swatch", style={"background": colour}), tenant or words("no_name")])
@@ -34,7 +35,9 @@ def layout_card(store: Store, filters: Filters, until: datetime, words: Language
         ],
         className="gl-legend",
     )
-    if any(first["device_units"] > sum(share["units"] or 0 for share in shares) for first, shares in devices):
+    if any(not share["is_chosen"] for share in shares):
+        legend.children.append(html.Li([html.Span(className="gl-swatch gl-others"), words("fleet.others")]))
+    if any(one[0]["device_units"] > sum(share["units"] or 0 for share in one) for one in listed):
         legend.children.append(html.Li([html.Span(className="gl-swatch gl-free"), words("fleet.unallocated")]))
     return parts.card(
         words("fleet.layout"),
@@ -44,12 +47,30 @@ def layout_card(store: Store, filters: Filters, until: datetime, words: Language
     )
 
 
+def _devices(store: Store, filters: Filters, until: datetime, device: str) -> list[list[Mapping[str, Any]]]:
+    """The shares of each device, whose they are by the books' last hour, else as reported. Those of others than the
+    chosen tenants, projects and queues are not `is_chosen`."""
+    of_books = {_key(row): row["tenant"] for row in filters.rows(store, __file__, "layout_in_books", hour=until - HOUR)}
+    narrowed = any(filters.address.chosen.get(name) for name in ("tenant", "project", "queue"))
+    shares: list[Mapping[str, Any]] = [
+        {**row, "tenant": of_books.get(_key(row), row["tenant"]), "is_chosen": not narrowed or _key(row) in of_books}
+        for row in filters.rows(store, __file__, "layout", until=until, device=device)
+    ]
+    listed = [list(of_device) for _, of_device in groupby(shares, key=lambda row: (row["node"], row["device_id"]))]
+    return [one for one in listed if any(share["is_chosen"] for share in one)]
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return row["cluster"], row["device_id"], row["allocation_id"]
+
+
 def _bar(
     shares: Sequence[Mapping[str, Any]], colours: Mapping[str, str], filters: Filters, words: Language
 ) -> Component:
     first = shares[0]
-    held = [share for share in shares if share["units"]]
-    free = first["device_units"] - sum(share["units"] for share in held)
+    held = [share for share in shares if share["units"] and share["is_chosen"]]
+    others = sum(share["units"] or 0 for share in shares if not share["is_chosen"])
+    free = first["device_units"] - sum(share["units"] for share in held) - others
     parts_of = [
         html.A(
             _share(share, first),
@@ -65,11 +86,9 @@ def _bar(
         )
         for share in held
     ]
-    if free > 0:
-        units = f"{free}/{first['device_units']}"
-        said = words("fleet.free", units=units)
-        named = {"role": "img", "aria-label": said}
-        parts_of.append(html.Span(units, className="gl-share gl-free", title=said, style={"flexGrow": free}, **named))
+    for name, units in (("others", others), ("free", free)):
+        if units > 0:
+            parts_of.append(_rest(name, f"{units}/{first['device_units']}", units, words))
     return html.Div(
         [
             html.A(
@@ -82,6 +101,13 @@ def _bar(
         ],
         className="gl-layout",
     )
+
+
+def _rest(name: str, part: str, units: int, words: Language) -> Component:
+    """What nobody has of a device, or others than those whose shares are shown."""
+    said = words("fleet.free", units=part) if name == "free" else f"{words('fleet.others')} {part}"
+    named = {"role": "img", "aria-label": said}
+    return html.Span(part, className=f"gl-share gl-{name}", title=said, style={"flexGrow": units}, **named)
 
 
 def _share(share: Mapping[str, Any], first: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 -- Parameters: until DateTime64(3) (UTC); device String, empty: all; pools, models, clusters Array(String), empty: all
 SELECT
     d.cluster AS cluster, d.node AS node, d.device_id AS device_id, d.model AS model, d.units AS device_units,
-    a.workload_id AS workload_id, a.tenant AS tenant, a.partition_id AS partition_id,
+    a.allocation_id AS allocation_id, a.workload_id AS workload_id, a.tenant AS tenant, a.partition_id AS partition_id,
     a.partition_profile AS partition_profile, a.units AS units
 FROM (
     SELECT cluster, device_id, argMax((v.node, v.model, v.units, v.pool), (v.ts, v.state, v.units, v.model, v.pool, v.node)) AS reported,
@@ -15,7 +15,7 @@ FROM (
 ) AS d
 LEFT JOIN
 (
-    SELECT cluster, device_id, workload_id, tenant, partition_id, partition_profile, units
+    SELECT cluster, device_id, allocation_id, workload_id, tenant, partition_id, partition_profile, units
     FROM allocations
     WHERE start_at < {until:DateTime64(3,'UTC')} AND ifNull(end_at, {until:DateTime64(3,'UTC')}) >= {until:DateTime64(3,'UTC')}
 ) AS a ON d.cluster = a.cluster AND d.device_id = a.device_id

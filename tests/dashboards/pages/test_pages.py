@@ -297,6 +297,18 @@ def test_shares_of_a_device_and_what_is_free_of_it(house: Store) -> None:
     assert "7/7 free" in str(show(house, ANYBODY, "/fleet", "?period=2026-10-05").page)
 
 
+def test_shares_follow_the_filters_as_the_heat_map_does(house: Store) -> None:
+    """As found: shares of all tenants below the heat map of one."""
+    text = str(show(house, ANYBODY, "/fleet", f"?{DAY}&tenant=speech").page)
+    assert "w-mig-speech" in text
+    assert "w-mig-vision" not in text
+    assert "title='Others 3/7'" in text
+    assert "3/7 free" in text, "what others hold is not free"
+    assert "w-mig-vision" not in str(show(house, ANYBODY, "/fleet", f"?{DAY}&project=p-speech").page)
+    assert "How devices are shared" not in str(show(house, ANYBODY, "/fleet", f"?{DAY}&queue=no-such").page)
+    assert "Others" not in str(show(house, ANYBODY, "/fleet", f"?{DAY}&pool=research").page)
+
+
 def test_a_removed_device_of_the_period_is_said_apart(house: Store) -> None:
     """As found: 101 GPUs beside a capacity of 100."""
     filters = filters_of(house, f"?{DAY}")
