@@ -54,7 +54,9 @@ def families(store: Store) -> list[Family]:
     """Metrics of the books. An unknown time has no series."""
     (row,) = store.rows(read_sql(__file__, "metrics"))
     until = Family("gpuledger_closed_until_timestamp_seconds", "gauge", "End of the last closed hour.")
-    last = Family("gpuledger_last_close_timestamp_seconds", "gauge", "When the last close was over.")
+    last = Family(
+        "gpuledger_last_close_timestamp_seconds", "gauge", "When the last close that had anything to do was over."
+    )
     for family, at in ((until, row["closed_until"]), (last, row["last_close_at"])):
         if at is not None:
             family.add(at.timestamp())

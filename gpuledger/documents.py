@@ -1013,7 +1013,8 @@ class RefusedClaims(Document):
 
 
 class Health(Document):
-    """The store's rows, quarantine and refused claims.   rows: by record type, duplicates included."""
+    """The store's rows, quarantine and refused claims.   rows: by record type, duplicates included.
+    last_close_at: of the last close that had anything to do."""
 
     rows: dict[str, int]
     quarantine: list[QuarantineGroup]

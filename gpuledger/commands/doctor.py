@@ -202,7 +202,7 @@ def _print(findings: Mapping[str, Any]) -> None:
 def _last_close(run: Mapping[str, Any] | None) -> str:
     if run is None:
         return "never (next: gpuledger close)"
-    return f"{run['finished_at']:%F %T}Z, closed until {run['closed_until']:%F %R}Z"
+    return f"{run['finished_at']:%F %T}Z (the last with anything to do), closed until {run['closed_until']:%F %R}Z"
 
 
 def _kept(found: Mapping[str, Any]) -> str:

@@ -98,7 +98,9 @@ def test_hours_are_closed_from_the_page_by_those_who_may(house: Store) -> None:
     for who, may in ((ANYBODY, True), (OPERATOR, True), (FINANCE, False), (ANALYST, False), (VISION, False)):
         assert ("POST /close" in page(house, who, "/invoices")) is may, who
     text = page(house, OPERATOR, "/invoices").replace(r"\xa0", " ")
-    assert re.search(r"Closed until \d+ \w+, \d\d:00; last close \d+ \w+, \d\d:\d\d\.", text)
+    assert re.search(
+        r"Closed until \d+ \w+, \d\d:00; the last close with anything to do ran \d+ \w+, \d\d:\d\d\.", text
+    )
 
 
 def test_before_the_first_close_the_page_offers_it(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
