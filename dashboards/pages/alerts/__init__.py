@@ -21,6 +21,7 @@ from dashboards.filters import Filters
 from dashboards.languages import Language
 from dashboards.pages.alerts import silencing
 from dashboards.pages.alerts.active import OPENS, WHY, active_card, why
+from dashboards.pages.alerts.linked import linked_note
 from dashboards.pages.overview.activity import is_evaluated
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
@@ -55,7 +56,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         parts.titles(filters, words, words("alerts.title"), _of_rule(filters, words)),
         _headline(found, len(silences(store, now)) if sees_fleet else None, targets, evaluated, words),
         silences_part if begun else None,
-        active_card(found, filters, now, evaluated, may_silence, words),
+        active_card(found, filters, now, evaluated, may_silence, words, linked_note(store, found, filters, words)),
         *history,
         *_below(
             _deliveries_card(targets, filters, words) if sees_fleet and filters.period else None,

@@ -32,11 +32,17 @@ Alert = Mapping[str, Any]
 
 
 def active_card(
-    found: Sequence[Alert], filters: Filters, now: datetime, evaluated: bool, may_silence: bool, words: Language
+    found: Sequence[Alert],
+    filters: Filters,
+    now: datetime,
+    evaluated: bool,
+    may_silence: bool,
+    words: Language,
+    linked: Component | None = None,
 ) -> Component:
     """found: firing before pending, the most severe first. The evidence of each is loaded when it is opened (`why`).
-    The one of `?alert=` is open, and comes first, or is said to be over; suppressed ones come
-    after others as severe."""
+    The one of `?alert=` is open, and comes first; suppressed ones come after others as severe.
+    linked: what became of it, where it is not among them (linked.py)."""
     of = filters.more.get("alert", "")
     found = ranked(found, of)
     if not found:
@@ -48,11 +54,10 @@ def active_card(
             words,
             in_all=len(found),
         )
-    is_over = bool(of) and all(one["fingerprint"] != of for one in found)
     return parts.card(
         words("alerts.active"),
         words("alerts.active_is"),
-        html.P(words("alerts.linked_over"), className="gl-note", role="status") if is_over else None,
+        linked,
         content,
         html.P(words("alerts.listed", n=MOST, all=f"{len(found):,}"), className="gl-note")
         if len(found) > MOST

@@ -25,7 +25,7 @@ from dashboards.filters import filters_of
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import alerts, queues, slo
-from dashboards.pages.alerts import silencing
+from dashboards.pages.alerts import linked, silencing
 from dashboards.pages.alerts.active import active_card, ranked, why
 from dashboards.pages.overview import activity
 from dashboards.pages.slo import interference
@@ -271,7 +271,40 @@ def test_alerts_stand_with_their_evidence_and_what_is_proposed(house: Store) -> 
 def test_a_link_to_an_alert_that_is_over_says_so(house: Store) -> None:
     """As found: a notification's link, opened after the alert had resolved, led to a list of others."""
     gone, there = (str(show(house, ANYBODY, "/alerts", f"?{DAY}&alert={name}").page) for name in ("gone", ""))
-    assert "no longer active" in gone and "no longer active" not in there
+    assert "no history of it is kept" in gone and "The alert of this link" not in there
+
+
+def test_of_an_alert_that_is_over_a_link_says_since_when_and_leads_to_its_history(
+    house: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As found: "see the history below", which was of another month."""
+    filters = filters_of(house, "?period=2026-10-02&tenant=vision&alert=f9")
+
+    def said(fired: datetime | None, resolved: datetime | None) -> str:
+        last = {
+            "rule": "overheating",
+            "fingerprint": "f9",
+            "state": "resolved",
+            "fired_at": fired,
+            "resolved_at": resolved,
+        }
+        monkeypatch.setattr(linked, "history", lambda *_, **__: [last])
+        return str(linked.linked_note(house, [], filters, EN))
+
+    resolved = datetime(2026, 10, 1, 9, 30, tzinfo=UTC)
+    text = said(datetime(2026, 10, 1, 9, tzinfo=UTC), resolved)
+    assert f"(overheating) is no longer active: it was resolved on {EN.dated(filters.local(resolved))}." in text
+    assert "/alerts?period=2026-10&rule=overheating&alert=f9" in text
+    assert "href" not in said(datetime(2026, 8, 1, tzinfo=UTC), resolved), "of a month that no page shows"
+    assert "(overheating) is no longer active." in said(None, None)
+
+
+def test_a_link_to_an_alert_that_filters_leave_out_does_not_say_that_it_is_over(house: Store) -> None:
+    (queue,) = (one for one in alerts.active(house, filters_of(house, MONTH), datetime.now(UTC))
+                if one["rule"] == "long-queue")  # fmt: skip
+    text = str(show(house, ANYBODY, "/alerts", f"{MONTH}&tenant=vision&alert={queue['fingerprint']}").page)
+    assert "is active, but the filters leave it out" in text
+    assert f"rule=long-queue&alert={queue['fingerprint']}" in text
 
 
 def test_suppressed_alerts_come_after_others_as_severe() -> None:
