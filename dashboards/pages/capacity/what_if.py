@@ -219,7 +219,10 @@ def verdict(asked: WhatIf, outcomes: Outcomes, currency: str, words: Language) -
     cost, price = period_cost(asked, outcomes), price_of_waiting(asked, outcomes)
     if cost is None or price is None:
         return said
-    return said + words("capacity.price_of_waiting", cost=money(cost, currency), amount=money(price, currency))
+    return said + words(
+        "capacity.price_of_waiting", simulated=hours(_simulated_hours(asked)), cost=money(cost, currency),
+        amount=money(price, currency), saved=hours(same.waited_gpu_hours - changed.waited_gpu_hours),
+    )  # fmt: skip
 
 
 def difference(asked: WhatIf, outcomes: Outcomes) -> Decimal | None:
@@ -232,8 +235,11 @@ def difference(asked: WhatIf, outcomes: Outcomes) -> Decimal | None:
 def period_cost(asked: WhatIf, outcomes: Outcomes) -> Decimal | None:
     """What the GPUs cost more in the time that is simulated; None: no price."""
     cost = difference(asked, outcomes)
-    simulated_hours = (asked.workload.end - asked.workload.start) / 3600
-    return None if cost is None else cost * Decimal(simulated_hours / float(MONTH_HOURS))
+    return None if cost is None else cost * Decimal(_simulated_hours(asked) / float(MONTH_HOURS))
+
+
+def _simulated_hours(asked: WhatIf) -> float:
+    return (asked.workload.end - asked.workload.start) / 3600
 
 
 def price_of_waiting(asked: WhatIf, outcomes: Outcomes) -> Decimal | None:

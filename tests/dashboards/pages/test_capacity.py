@@ -57,7 +57,8 @@ def test_an_answer_compares_simulated_with_simulated_and_says_how_far_that_is_fr
     assert text.startswith("With +8 GPUs, the simulated P95 of waits goes from 1 h to 1 min")
     assert "GPU-hours waited from 50.0 to 10.0. The GPUs cost €11,688 more a month at list price." in text
     # In the day that was simulated, eight cost 384.00, and 40 hours of waiting are saved.
-    assert "Over the simulated time they cost €384 more: €9.60 for each GPU-hour of waiting saved." in text
+    said = "Over the 24.0 simulated hours they cost €384 more: €9.60 for each of the 40.0 GPU-hours of waiting saved."
+    assert said in text, "each figure follows from others of the answer"
     assert "jobs really waited 100 GPU-hours; with the same GPUs the simulator has 50.0 (50.0% of that)" in text
     assert "Jobs that fit nowhere 0 0 2" in text
     assert "List price of the GPUs a month €11,688 €11,688 €23,376" in text
