@@ -69,7 +69,15 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             words,
         ),
         parts.split(
-            _months_card(months, month, sums, filters, words, close_form(store, closed.end, untimed, words)),
+            _months_card(
+                months,
+                month,
+                sums,
+                _costs_so_far(store, months, filters),
+                filters,
+                words,
+                close_form(store, closed.end, untimed, words),
+            ),
             _drafts_card(month, issued, tenants["tenants"], name, untimed, words, bool(of_month)),
             class_name="gl-late gl-all-issued" if month.state is MonthState.issued else "gl-late",
         ),
@@ -127,9 +135,34 @@ def _headline(month: Month, until: str, sums: Rows, words: Language) -> Componen
     )
 
 
+def _costs_so_far(store: Store, months: Sequence[Month], filters: Filters) -> dict[str, str]:
+    """What was held in a month that records still change, by month."""
+    chosen = {name: values for name, values in filters.address.chosen.items() if name == "tenant"}
+    tenants_only = replace(filters, address=replace(filters.address, chosen=chosen))
+    return {
+        month.name: _so_far(tenants_only.over(month.period.start, month.period.end).rows(store, __file__, "so_far"))
+        for month in months
+        if month.state in (MonthState.open, MonthState.closing)
+    }
+
+
+def _so_far(rows: Rows) -> str:
+    """At least so much where something has no price."""
+    known = [row for row in rows if row["cost"] is not None and row["currency"]]
+    lacks = known and any(row["unpriced"] for row in rows)
+    return f"{'≥ ' if lacks else ''}{_sum(known, 'cost')}"
+
+
 def _months_card(
-    months: Sequence[Month], here: Month, sums: Rows, filters: Filters, words: Language, close: Component | None
+    months: Sequence[Month],
+    here: Month,
+    sums: Rows,
+    costs: Mapping[str, str],
+    filters: Filters,
+    words: Language,
+    close: Component | None,
 ) -> Component:
+    """costs: so far, of months that records still change."""
     rows = []
     for month in reversed(months):
         of_month = [row for row in sums if row["month"] == month.name]
@@ -140,7 +173,9 @@ def _months_card(
                                    href=filters.href("/invoices", month=month.name)), **link),
                 state_chip(month.state, words),
                 _of_tenants(month, sum(row["invoices"] for row in of_month), words),
-                _sum(of_month, "amount") if of_month else _drafted_so_far(month is here, words),
+                _sum(of_month, "amount")
+                if of_month
+                else _drafted_so_far(month is here, costs.get(month.name, UNKNOWN), words),
             ]
         )  # fmt: skip
     heads = [words(f"invoices.{name}") for name in ("month", "state", "count", "amount")]
@@ -155,14 +190,18 @@ def _months_card(
     )
 
 
-def _drafted_so_far(is_here: bool, words: Language) -> Component:
+def _drafted_so_far(is_here: bool, cost: str, words: Language) -> Component:
     """Of a month without a document. Its drafts are computed once it is chosen, because they take longer than a page
-    may; the browser sums those that it loads then (`glforms.drafts`)."""
-    if not is_here:
+    may; the browser sums those that it loads then (`glforms.drafts`).   cost: of what was held, where that changes."""
+    if is_here:
+        return _with_detail(html.Div(UNKNOWN, id="invoices-so-far"), words("invoices.so_far"))
+    if cost == UNKNOWN:
         return html.Span(UNKNOWN, title=words("invoices.so_far_unknown"))
-    return html.Div(
-        [html.Div(UNKNOWN, id="invoices-so-far"), html.Div(words("invoices.so_far"), className="gl-detail")]
-    )
+    return _with_detail(html.Div(cost, title=words("invoices.so_far_unknown")), words("invoices.cost_so_far"))
+
+
+def _with_detail(amount: Component, what: str) -> Component:
+    return html.Div([amount, html.Div(what, className="gl-detail")])
 
 
 def _of_tenants(month: Month, invoices: int, words: Language) -> str:

@@ -27,8 +27,10 @@ from billing import audit
 from billing.accounts.budget_file import Budget
 from billing.energy.settings import apply_energy_settings, parse_energy_settings
 from billing.invoicing.invoices import issued
+from billing.invoicing.month_states import Month, MonthState
 from billing.parties.applied import apply_parties
 from billing.parties.details import parse_parties
+from billing.periods import parse_month
 from dashboards.filters import Address, Filters, filters_of
 from dashboards.frame import show
 from dashboards.languages import language
@@ -49,6 +51,8 @@ ANALYST = Principal("ann", frozenset({Role.analyst}))
 FINANCE = Principal("fin", frozenset({Role.finance}))
 OPERATOR = Principal("op", frozenset({Role.operator}))
 SPLIT = "SELECT tenant, sum(used_gpu_hours) AS hours FROM v_usage_hourly GROUP BY tenant ORDER BY tenant"
+EN = language("en")
+NOW = datetime(2026, 10, 20, tzinfo=UTC)
 VISIONS = {"tenant": "vision"}
 VISION = Principal("vera", frozenset({Role.tenant}), frozenset({"vision"}))
 
@@ -91,6 +95,23 @@ def test_a_month_without_an_invoice_has_the_sum_of_its_drafts(house: Store, monk
         assert text.count("id='invoices-so-far'") == text.count("id='invoices-drafted'") == 1
         assert ("drafts so far" in text) is is_said
         assert "choose the month for its drafts" in text, "of the others"
+
+
+def test_a_month_that_goes_on_says_what_it_costs_so_far_while_another_is_chosen(house: Store) -> None:
+    """As found: a dash, although its hours are in the books."""
+    of_october, november = (Month(name, parse_month(name, "UTC"), MonthState.open, NOW, 0)
+                            for name in ("2026-10", "2026-11"))  # fmt: skip
+    for search, where in (("", ""), ("?tenant=vision&pool=no-such", " WHERE tenant = 'vision'")):
+        costs = invoices._costs_so_far(house, [of_october, november], filters_of(house, search))
+        cost = house.value(f"SELECT sum(billed_cost) AS cost FROM v_charges{where}")
+        assert costs == {"2026-10": f"€{cost:,.2f}", "2026-11": "–"}, "no hour of November is closed"
+    closed = replace(of_october, state=MonthState.closed)
+    assert invoices._costs_so_far(house, [closed], filters_of(house, "")) == {}
+    text = str(invoices._months_card([of_october, november], november, [], costs, filters_of(house, ""), EN, None))
+    assert f"'{costs['2026-10']}'" in text and "usage so far, before discounts and tax" in text
+    unpriced = {"currency": "", "cost": None, "unpriced": 2.0}
+    assert invoices._so_far([unpriced]) == "–"
+    assert invoices._so_far([unpriced, {"currency": "EUR", "cost": Decimal("1.005"), "unpriced": 0.0}]) == "≥ €1.00"
 
 
 def test_hours_are_closed_from_the_page_by_those_who_may(house: Store) -> None:
