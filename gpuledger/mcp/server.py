@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp_types import ToolAnnotations
+from pydantic import ValidationError
 
 from gpuledger import __version__
 from gpuledger.client import ApiError, Client
@@ -25,7 +26,7 @@ Nothing can be changed here."""
 
 def server(client: Client) -> MCPServer[Any]:
     """An MCP server with one tool per question; the tools see only what the client's token may."""
-    made: MCPServer[Any] = MCPServer("gpuledger", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR")
+    made = _Server("gpuledger", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR")
     for tool in TOOLS:
         made.add_tool(
             _asked(tool, client),
@@ -37,6 +38,26 @@ def server(client: Client) -> MCPServer[Any]:
             structured_output=True,
         )
     return made
+
+
+class _Server(MCPServer[Any]):
+    """Arguments that do not fit are refused in one line, too."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if not isinstance(error.__cause__, ValidationError) or isinstance(error, UnexpectedToolError):
+                raise
+            raise ToolError(f"{name}: {_refused(error.__cause__)}") from None
+
+
+def _refused(error: ValidationError) -> str:
+    """`line: is missing; number: Input should be a valid string`."""
+    return "; ".join(
+        f"{'.'.join(map(str, one['loc']))}: {'is missing' if one['type'] == 'missing' else one['msg']}"
+        for one in error.errors(include_url=False, include_input=False)
+    )
 
 
 def _asked(tool: Callable[..., Answer], client: Client) -> Callable[..., Answer]:

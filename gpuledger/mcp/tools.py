@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any
@@ -35,7 +35,8 @@ Span = tuple[datetime, datetime]
 Period = Annotated[
     str, Field(description="A month (2026-10), a day (2026-10-05) or START..END; empty: all that is closed.")
 ]
-Month = Annotated[str, Field(description="A month, such as 2026-10.")]
+Month = Annotated[str, Field(description="A month, such as 2026-10; empty: the last with closed hours.")]
+Before = Annotated[str, Field(description="The month to compare it with; empty: the one before it.")]
 Tenant = Annotated[str, Field(description="One tenant; empty: all that the token sees.")]
 
 
@@ -187,13 +188,15 @@ def efficiency_score(client: Client, period: Period = "", tenant: Tenant = "") -
     )  # fmt: skip
 
 
-def bill_change(client: Client, tenant: str, month: Month, before: Month) -> Answer:
+def bill_change(client: Client, tenant: str, month: Month = "", before: Before = "") -> Answer:
     """Why a tenant's bill of one month differs from that of another: each kind of line and SKU, split into what more or
     fewer hours did and what another price did. The parts sum to the difference; by_other_lines is that of lines without
     a split: minimums, energy, discounts, credits, taxes, corrections."""
     if not tenant:
         raise LedgerError("tenant", "is empty", "Name one: a bill is one tenant's")
-    bills = [_bill(client, tenant, _month(one)) for one in (before, month)]
+    month = _month(month or _last_month(client))
+    before = _month(before or _month_before(month))
+    bills = [_bill(client, tenant, one) for one in (before, month)]
     if bills[0].currency != bills[1].currency:
         raise LedgerError(f"{before} and {month}", "have different currencies", "Compare months of one currency")
     was, now = ({key: _charged(lines) for key, lines in lines_by(bill.lines, "project", "sku").items()}
@@ -333,11 +336,10 @@ def _not_shown(held: documents.Holders) -> list[str]:
     return []
 
 
-def budget_status(client: Client, month: Month, tenant: Tenant = "") -> Answer:
+def budget_status(client: Client, month: Month = "", tenant: Tenant = "") -> Answer:
     """Budgets of a month: spent, forecast with what it rests on, and which thresholds were crossed when."""
-    found = sorted(
-        client.budgets(_month(month), tenant or None), key=lambda one: one.forecast_percent or 0, reverse=True
-    )
+    month = _month(month or _last_month(client))
+    found = sorted(client.budgets(month, tenant or None), key=lambda one: one.forecast_percent or 0, reverse=True)
     over = [one for one in found if (one.forecast_percent or 0) > 100]
     listed = "; ".join(
         f"{one.tenant}{f'/{one.project}' if one.project else ''}: {_money(one.actual, one.currency)} of"
@@ -472,6 +474,18 @@ def _month(text: str) -> str:
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", text, re.ASCII):
         raise LedgerError(f"month {text!r}", "is no month", "Write it like 2026-10")
     return text
+
+
+def _last_month(client: Client) -> str:
+    """The last with closed hours. Errors: LedgerError if there is none."""
+    for one in reversed(client.months()):
+        if client.ledger(one.month).period.closed_hours:
+            return one.month
+    raise LedgerError("month", "is not given, and no hour is closed", "Name one, such as 2026-10")
+
+
+def _month_before(month: str) -> str:
+    return f"{date.fromisoformat(f'{month}-01') - timedelta(days=1):%Y-%m}"
 
 
 def _at(at: datetime) -> str:

@@ -239,11 +239,39 @@ def test_what_has_no_price_is_unknown_and_said(monkeypatch: pytest.MonkeyPatch, 
 def test_what_is_no_bill_or_month_is_refused(admin: Client) -> None:
     with pytest.raises(LedgerError, match="tenant: is empty"):  # two tenants' bills were compared
         tools.bill_change(admin, "", "2026-10", "2026-09")
-    for month in ("", "2026-13", "October"):
+    for month in ("2026-13", "October"):
         with pytest.raises(LedgerError, match=r"is no month\. Write it like 2026-10"):
             tools.budget_status(admin, month)
         with pytest.raises(LedgerError, match="is no month"):
             tools.bill_change(admin, "vision", month, "2026-10")
+
+
+def test_a_month_that_is_not_given_is_the_last_with_closed_hours(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tools.budget_status(admin) == tools.budget_status(admin, "2026-10")
+    same = tools.bill_change(admin, "vision", before="2026-10")
+    assert same == tools.bill_change(admin, "vision", "2026-10", "2026-10")
+    with pytest.raises(ApiError, match="has no allocations in 2026-09"):
+        tools.bill_change(admin, "vision")
+    assert tools._month_before("2026-01") == "2025-12"
+    monkeypatch.setattr(admin, "months", list)
+    with pytest.raises(LedgerError, match=r"no hour is closed\. Name one"):
+        tools.budget_status(admin)
+
+
+def test_arguments_that_do_not_fit_are_refused_in_one_line(admin: Client) -> None:
+    """As found: pydantic's four lines, with a link to its errors."""
+    from mcp.server.mcpserver.exceptions import ToolError
+
+    from gpuledger.mcp.server import server
+
+    for name, arguments, said in (
+        ("bill_change", {}, r"bill_change: tenant: is missing"),
+        ("invoice_line", {"line": "x"}, r"invoice_line: number: is missing; line: Input should be a valid integer.*"),
+    ):
+        with pytest.raises(ToolError, match=rf"^{said}$"):
+            asyncio.run(server(admin).call_tool(name, arguments))
 
 
 def test_what_nobody_holds_costs_nothing_unknown_and_hours_that_are_not_closed_are_said(admin: Client) -> None:
