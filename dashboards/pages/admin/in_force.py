@@ -71,8 +71,17 @@ def _budgets(store: Store, file: BudgetFile, filters: Filters, words: Language) 
     return [
         grids.grid(columns, rows, words, "admin-budgets", spare=("owner", "thresholds")),
         *([html.P(wrong, className="gl-note", role="alert")] if wrong else []),
+        *([html.P(_known(known[0].known_until, month, filters, words), className="gl-note")] if known else []),
         *([grids.grid(low, balances, words, "admin-low-balances")] if balances else []),
     ]
+
+
+def _known(until: datetime | None, month: str, filters: Filters, words: Language) -> str:
+    """Until when the month's figures are."""
+    name = words.month(date.fromisoformat(f"{month}-01"))
+    if until is None:
+        return words("admin.spent_unknown", month=name)
+    return words("admin.spent_until", month=name, at=words.dated(filters.local(until)))
 
 
 def _spent_before(store: Store, file: BudgetFile, month: str) -> Mapping[Budget, Decimal]:

@@ -408,6 +408,8 @@ def test_administration_shows_each_budget_in_force_and_how_it_stands(house: Stor
         assert (row["state"] == "over budget") == (part > 1), row
     text = page(house, FINANCE, "/administration?part=budgets")
     assert "As written (YAML)" in text and "currency: EUR" in text
+    assert re.search(r"Amounts and states of \w+ 2026 are of closed hours, until \d+ \w+ 2026, \d\d:00\.", text)
+    assert in_force._known(None, "2026-11", filters_of(house, ""), EN) == "Nothing of November 2026 is closed yet."
 
 
 def grid_of(store: Store, path: str, id: str) -> list[dict[str, Any]]:
