@@ -135,7 +135,7 @@ def load_access(path: Path) -> AccessSettings:
     try:
         read = _File.model_validate(document)
     except ValidationError as error:
-        raise first_error(str(path), error, _File, AccessError, HINT, secret=True) from None
+        raise first_error(str(path), error, _File, AccessError, HINT, secret=True, content=document) from None
     key = _secret(read.session_key_file, path)
     if key is not None and len(key) < SHORTEST_KEY:
         raise AccessError(str(read.session_key_file), f"has {len(key)} bytes", f"A key has {SHORTEST_KEY} or more")

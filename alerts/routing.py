@@ -178,7 +178,7 @@ def load_routing(path: Path) -> Routing:
     try:
         return Routing.model_validate(content)
     except ValidationError as mistake:
-        raise first_error(str(path), mistake, Routing, AlertError, "See docs/alerts.md") from mistake
+        raise first_error(str(path), mistake, Routing, AlertError, "See docs/alerts.md", content=content) from mistake
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def _merged(shipped: tuple[Path, dict[str, Any]], changes: dict[str, Any], path:
 
 
 def _rule(path: Path, content: dict[str, Any]) -> Rule:
-    content = dict(content)
+    written, content = content, dict(content)
     if query := content.get("query"):
         file = path.parent / str(query)
         if not file.is_file():
@@ -99,7 +99,7 @@ def _rule(path: Path, content: dict[str, Any]) -> Rule:
     try:
         rule = Rule.model_validate(content)
     except ValidationError as mistake:
-        raise first_error(str(path), mistake, Rule, AlertError, "See docs/alerts.md") from mistake
+        raise first_error(str(path), mistake, Rule, AlertError, "See docs/alerts.md", content=written) from mistake
     if rule.source and rule.source not in (*SOURCES, ENGINE):
         raise AlertError(f"{path}: source", f"no source {rule.source!r}", f"Known: {', '.join(SOURCES)}")
     return rule

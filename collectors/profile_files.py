@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from collectors.errors import CollectorError
-from warehouse.written_files import known_keys, read_yaml, unknown_key
+from warehouse.written_files import in_line, known_keys, read_yaml, unknown_key
 
 
 class Named(BaseModel):
@@ -67,9 +67,10 @@ class ProfileFiles(Generic[P]):
                 here = here[step]
             if isinstance(step, int) and isinstance(here, dict) and here.get("names"):
                 key += f" ({here['names'] if isinstance(here['names'], str) else here['names'][0]})"
+        place = f"{in_line(where, first['loc'], content)}: {key}" if key else where
         found = "" if isinstance(first["input"], dict | list | tuple | BaseModel) else f"found {first['input']!r}; "
         if first["type"] == "extra_forbidden":
             known = known_keys(first["loc"][:-1], self._kind)
-            return CollectorError(f"{where}: {key}", unknown_key(str(first["loc"][-1]), known), f"See {self._guide}")
+            return CollectorError(place, unknown_key(str(first["loc"][-1]), known), f"See {self._guide}")
         what = "missing" if first["type"] == "missing" else found + first["msg"].removeprefix("Value error, ")
-        return CollectorError(f"{where}: {key}" if key else where, what)
+        return CollectorError(place, what)

@@ -233,4 +233,4 @@ def _read(path: Path) -> _File:
     try:
         return _File.model_validate(document)
     except ValidationError as error:
-        raise first_error(str(path), error, _File, IngestError, HINT, secret=True) from None
+        raise first_error(str(path), error, _File, IngestError, HINT, secret=True, content=document) from None

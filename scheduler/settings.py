@@ -761,7 +761,7 @@ def parse_settings(content: Mapping[str, Any], where: str = "settings") -> Setti
     try:
         return Settings.model_validate(content)
     except ValidationError as error:
-        raise first_error(where, error, Settings, SettingsError, "See docs/scheduler.md") from error
+        raise first_error(where, error, Settings, SettingsError, "See docs/scheduler.md", content=content) from error
 
 
 def _unique(what: str, names: Iterable[str]) -> None:

@@ -14,10 +14,18 @@ from pydantic.fields import FieldInfo
 
 from warehouse.errors import LedgerError
 from warehouse.named_files import read_named
-from warehouse.yaml_text import DuplicateKeyError, YamlError, parse_yaml
+from warehouse.yaml_text import DuplicateKeyError, LineOf, YamlError, parse_with_lines
 
 SHOWN = 80
 """Characters of what was found that an error repeats."""
+
+
+class Written(dict[str, Any]):
+    """Keys and values, as somebody wrote them.   line_of: in which line of the text, by the keys that lead there."""
+
+    def __init__(self, content: Mapping[str, Any], line_of: LineOf) -> None:
+        super().__init__(content)
+        self.line_of = line_of
 
 
 def read_yaml(path: Path | str, what: str, hint: str, error: type[LedgerError]) -> dict[str, Any]:
@@ -45,7 +53,7 @@ def read_written(path: Path | str, what: str, hint: str, error: type[LedgerError
 def keys_of(text: str, where: str, what: str, hint: str, error: type[LedgerError]) -> dict[str, Any]:
     """The keys and values of a text of YAML or JSON. Errors: `error`, in one line that names the line."""
     try:
-        content = parse_yaml(text)
+        content, line_of = parse_with_lines(text)
     except YamlError as mistake:
         place = where if mistake.line is None else f"{where}, line {mistake.line}"
         if isinstance(mistake, DuplicateKeyError):
@@ -56,8 +64,28 @@ def keys_of(text: str, where: str, what: str, hint: str, error: type[LedgerError
     for key, value in _texts(content, "", set()):
         if found := _CONTROL.search(value):
             what = f"found {_cut(repr(value))}; {found[0]!r} is a control character"
-            raise error(f"{where}: {key}", what, "Leave it out")
-    return content
+            raise error(place_of(where, _steps(key), Written(content, line_of)), what, "Leave it out")
+    return Written(content, line_of)
+
+
+def place_of(where: str, steps: Sequence[int | str], content: object) -> str:
+    """`rates.yaml, line 14: rates[2].sku`; without a line where the content is of no text."""
+    key = ""
+    for step in steps:
+        key += f"[{step}]" if isinstance(step, int) else f".{step}" if key else str(step)
+    if not key:
+        return where
+    return f"{in_line(where, steps, content)}: {key}"
+
+
+def in_line(where: str, steps: Sequence[int | str], content: object) -> str:
+    """`rates.yaml, line 14`."""
+    return f"{where}, line {content.line_of(steps)}" if isinstance(content, Written) else where
+
+
+def _steps(key: str) -> list[int | str]:
+    """Of a key as `place_of` writes it."""
+    return [int(step[1:-1]) if step.startswith("[") else step for step in re.findall(r"\[\d+\]|[^.\[]+", key)]
 
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -85,14 +113,13 @@ def first_error(
     error: type[LedgerError],
     next_step: str = "",
     secret: bool = False,
+    content: object = None,
 ) -> LedgerError:
-    """The first thing that does not fit `whole`, as one line. secret: what was found there is not repeated."""
+    """The first thing that does not fit `whole`, as one line. secret: what was found there is not repeated.
+    content: what was validated, which knows the lines of its text if it was read here."""
     first = _most_telling(mistake)
     location = [step for step in first["loc"] if not (isinstance(step, str) and step.startswith(_SHAPES))]
-    key = ""
-    for step in location:
-        key += f"[{step}]" if isinstance(step, int) else f".{step}" if key else str(step)
-    place = f"{where}: {key}" if key else where
+    place = place_of(where, location, content)
     if first["type"] == "extra_forbidden":
         known = known_keys(location[:-1], whole)
         return error(place, unknown_key(str(location[-1]), known), next_step)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
 
 import yaml
@@ -10,6 +11,7 @@ import yaml
 DEPTH = 50
 VALUES = 500_000
 """With every alias written out: nine lines of aliases to aliases can stand for a thousand million values."""
+LineOf = Callable[[Sequence[int | str]], int]
 _KEYS_OF_YAML = {"tag:yaml.org,2002:merge", "tag:yaml.org,2002:value"}
 """`<<` and `=`: what they stand for is written into the mapping, where its own keys go before."""
 
@@ -28,8 +30,19 @@ class DuplicateKeyError(YamlError):
 
 def parse_yaml(text: str) -> Any:
     """Errors: YamlError, also for what is too deep or too large."""
+    return parse_with_lines(text)[0]
+
+
+def parse_with_lines(text: str) -> tuple[Any, LineOf]:
+    """What the text holds, and in which line of it (from 1) something is, by the keys and indices that lead there; what
+    is not there is where it would be. Errors: YamlError, as for `parse_yaml`."""
     try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506, TID251 (a SafeLoader subclass)
+        loader = _Loader(text)
+        try:
+            content = loader.get_single_data()
+        finally:
+            loader.dispose()
+        return content, partial(_line_of, loader.root)
     except yaml.MarkedYAMLError as mistake:
         mark: yaml.Mark | None = mistake.problem_mark or mistake.context_mark
         said = " ".join(filter(None, (mistake.context, mistake.problem)))
@@ -42,6 +55,7 @@ class _Loader(yaml.SafeLoader):
     """In Python: 7 CPU seconds a MB. Trap: libyaml's takes a quarter, but a million `[` end the process."""
 
     _depth = 0
+    root: yaml.Node | None = None
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         self._depth += 1
@@ -75,10 +89,28 @@ class _Loader(yaml.SafeLoader):
             raise YamlError(f"not a valid value ({mistake})", node.start_mark.line + 1) from mistake
 
     def get_single_node(self) -> Any:
-        node = super().get_single_node()
+        self.root = node = super().get_single_node()
         if node is not None and _size(node, {}) > VALUES:
             raise YamlError(f"more than {VALUES:,} values")
         return node
+
+
+def _line_of(node: yaml.Node | None, place: Sequence[int | str]) -> int:
+    line = 1
+    for step in place:
+        if found := _part(node, step):
+            line, node = found
+    return line
+
+
+def _part(node: yaml.Node | None, step: int | str) -> tuple[int, yaml.Node] | None:
+    """A part of a mapping or a list, and its line."""
+    if isinstance(node, yaml.MappingNode):  # its own keys come after those that `<<` brought
+        pairs = (pair for pair in reversed(node.value) if pair[0].value == str(step))
+        return next(((key.start_mark.line + 1, value) for key, value in pairs), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and 0 <= step < len(node.value):
+        return node.value[step].start_mark.line + 1, node.value[step]
+    return None
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:

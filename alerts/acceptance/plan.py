@@ -112,4 +112,4 @@ def load_plan(path: Path = DEFAULT) -> Plan:
     try:
         return Plan.model_validate(content)
     except ValidationError as error:
-        raise first_error(str(path), error, Plan, AlertError, "See docs/acceptance.md") from error
+        raise first_error(str(path), error, Plan, AlertError, "See docs/acceptance.md", content=content) from error

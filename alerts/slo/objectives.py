@@ -243,7 +243,7 @@ def parse_objectives(content: dict[str, Any], where: str = "objectives") -> Obje
     try:
         return ObjectivesFile.model_validate(content)
     except ValidationError as mistake:
-        raise first_error(where, mistake, ObjectivesFile, SloError, "See docs/slo.md") from mistake
+        raise first_error(where, mistake, ObjectivesFile, SloError, "See docs/slo.md", content=content) from mistake
 
 
 def _json(value: Any) -> str:

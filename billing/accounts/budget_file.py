@@ -127,7 +127,7 @@ def parse_budgets(content: dict[str, Any], where: str = "budgets") -> BudgetFile
     try:
         return BudgetFile.model_validate(content)
     except ValidationError as error:
-        raise first_error(where, error, BudgetFile, BudgetError, "See docs/accounts.md") from error
+        raise first_error(where, error, BudgetFile, BudgetError, "See docs/accounts.md", content=content) from error
 
 
 def apply_budgets(store: Store, file: BudgetFile, author: str, reason: str, now: datetime) -> str:

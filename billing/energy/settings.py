@@ -186,7 +186,9 @@ def parse_energy_settings(content: dict[str, Any], where: str = "energy settings
     try:
         return EnergySettings.model_validate(content)
     except ValidationError as error:
-        raise first_error(where, error, EnergySettings, EnergySettingsError, "See docs/energy.md") from error
+        raise first_error(
+            where, error, EnergySettings, EnergySettingsError, "See docs/energy.md", content=content
+        ) from error
 
 
 def current_energy_settings(store: Store) -> AppliedSettings | None:

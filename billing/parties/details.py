@@ -176,7 +176,7 @@ def parse_parties(content: dict[str, Any], where: str = "parties") -> Parties:
     try:
         return Parties.model_validate(content)
     except ValidationError as error:
-        raise first_error(where, error, Parties, PartiesError, "See docs/billing.md") from error
+        raise first_error(where, error, Parties, PartiesError, "See docs/billing.md", content=content) from error
 
 
 def _days(one: Dated) -> dict[str, date | None]:

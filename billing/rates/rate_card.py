@@ -48,7 +48,7 @@ from billing.rates.policies import (
 from billing.rates.reading import Instant, before, utc, zone_that_exists
 from billing.rates.windows import Window, in_words, share_a_time
 from warehouse.errors import LedgerError
-from warehouse.written_files import first_error, read_yaml
+from warehouse.written_files import first_error, place_of, read_yaml
 
 ALWAYS_HOURS = 24 * 366 * 400
 MATCH_KEYS = ("tenant", "partition_profile", "queue", "priority", "preemptible", "pool", "cluster", "model")
@@ -323,22 +323,26 @@ def parse_rate_card(content: dict[str, Any], where: str = "rate card") -> RateCa
     try:
         card = RateCard.model_validate(content)
     except ValidationError as error:
-        raise first_error(where, error, RateCard, RateError, "See docs/rates.md") from error
-    _refuse_unknown_skus(card, where)
+        raise first_error(where, error, RateCard, RateError, "See docs/rates.md", content=content) from error
+    _refuse_unknown_skus(card, where, content)
     return card
 
 
-def _refuse_unknown_skus(card: RateCard, where: str) -> None:
+def _refuse_unknown_skus(card: RateCard, where: str, content: object) -> None:
     """A policy about an SKU that no rate has would never apply, and a quota would be paid for nothing. (Cards that were
     applied once stay readable.)"""
     known = sorted({rule.sku for rule in card.rates})
-    wanted = [(f"commitments[{number}].sku", one.sku) for number, one in enumerate(card.commitments)]
+    wanted: list[tuple[Sequence[int | str], str | None]] = [
+        (("commitments", number, "sku"), one.sku) for number, one in enumerate(card.commitments)
+    ]
     for kind in ("discounts", "components"):
-        wanted += [(f"{kind}[{number}].match.sku", one.match.sku) for number, one in enumerate(getattr(card, kind))]
-    for place, pattern in wanted:
+        wanted += [((kind, number, "match", "sku"), one.match.sku) for number, one in enumerate(getattr(card, kind))]
+    for steps, pattern in wanted:
         if pattern is not None and not any(fnmatchcase(sku, pattern) for sku in known):
             raise RateError(
-                f"{where}: {place}", f"found {pattern!r}; no rate has such an SKU", f"There are {', '.join(known)}"
+                place_of(where, steps, content),
+                f"found {pattern!r}; no rate has such an SKU",
+                f"There are {', '.join(known)}",
             )
 
 

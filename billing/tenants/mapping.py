@@ -151,7 +151,7 @@ def parse_mapping(content: dict[str, Any], where: str = "tenants' mapping") -> T
     try:
         return TenantMapping.model_validate(content)
     except ValidationError as error:
-        raise first_error(where, error, TenantMapping, TenantError, "See docs/tenants.md") from error
+        raise first_error(where, error, TenantMapping, TenantError, "See docs/tenants.md", content=content) from error
 
 
 def _refuse_ties(rules: Sequence[OwnerRule], zone: ZoneInfo) -> None:

@@ -115,7 +115,7 @@ def load_schedule(path: Path) -> Schedule:
     try:
         return Schedule.model_validate(content)
     except ValidationError as mistake:
-        raise first_error(str(path), mistake, Schedule, ReportError, HINT, secret=True) from None
+        raise first_error(str(path), mistake, Schedule, ReportError, HINT, secret=True, content=content) from None
 
 
 def last_period(every: Every, now: datetime, timezone: str, at: time) -> Period:

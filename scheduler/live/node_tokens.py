@@ -77,5 +77,5 @@ def _read(path: Path) -> list[tuple[bytes, str]]:
     try:
         file = _File.model_validate(document)
     except ValidationError as error:
-        raise first_error(str(path), error, _File, LedgerError, HINT, secret=True) from None
+        raise first_error(str(path), error, _File, LedgerError, HINT, secret=True, content=document) from None
     return [(agent.digest, agent.node) for agent in file.agents]

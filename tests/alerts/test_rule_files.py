@@ -73,7 +73,7 @@ def test_a_condition_is_shown_with_its_unit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"condition": "about 5"}, "own.yaml: condition: found 'about 5'; expected a comparison"),
+        ({"condition": "about 5"}, "own.yaml, line 1: condition: found 'about 5'; expected a comparison"),
         ({"condition": "> nothing"}, "'nothing' is not a number"),
         ({"severity": "fatal"}, "severity"),
         ({"name": "other"}, "found 'other'. The name is the file's: own"),

@@ -14,7 +14,7 @@ from api import applied_files
 from tests.patience import slowness
 from warehouse.errors import LedgerError
 from warehouse.json_text import duplicate_key, keys_surely_unique, parse_json
-from warehouse.yaml_text import VALUES, DuplicateKeyError, YamlError, parse_yaml
+from warehouse.yaml_text import VALUES, DuplicateKeyError, YamlError, parse_with_lines, parse_yaml
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
@@ -32,6 +32,20 @@ def test_what_nobody_would_write_is_refused_at_once(text: str) -> None:
     with pytest.raises(YamlError):
         parse_yaml(text)
     assert time.process_time() - began < 2 * slowness()
+
+
+def test_what_is_wrong_is_found_in_its_line() -> None:
+    text = (
+        "base: &base\n  a: 1\n  b: 2\nlist:\n  - x: 1\n\n  -\n    y: {z: [1,\n      2]}\nmine:\n  <<: *base\n  b: 3\n"
+    )
+    content, line_of = parse_with_lines(text)
+    assert content["mine"] == {"a": 1, "b": 3}
+    places = ((), 1), (("base", "b"), 3), (("list", 1), 8), (("list", 1, "y", "z", 1), 9), (("mine", "a"), 2)
+    for place, line in (*places, (("mine", "b"), 12)):
+        assert line_of(place) == line, place
+    assert line_of(("list", 0, "missing")) == 5, "where it would be"
+    assert line_of(("list", 7)) == 4 and line_of(("base", "kind", "b")) == 3
+    assert parse_with_lines("")[1](("a", 1)) == 1
 
 
 def test_every_file_that_is_stated_over_http_refuses_it_in_a_line() -> None:
