@@ -110,7 +110,8 @@ def command_page() -> str:
         "line that says where, what and the next step; 130: interrupted, and the same command again carries on.",
         "Common options: `--store` (or `GPULEDGER_STORE`): `chdb:///path`, `clickhouse://user@host:8123/database`,\n"
         "or the address of a server that holds the store, with a token in `GPULEDGER_TOKEN`. `--format`: `table`,\n"
-        "`json` or `csv`. `--limit`: rows of a table, 40 by default; 0 shows all.",
+        "`json` or `csv`. `--limit`: rows of a table, 40 by default; 0 shows all.\n"
+        "An option or argument with an empty text is refused: a shell variable that is not set is no default.",
     ]
     for words, command in commands():
         entry = COMMANDS[words.split()[0]]

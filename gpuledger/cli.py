@@ -35,6 +35,18 @@ READER_GONE = 141
 EXTRAS = {"httpx": "client", "aiohttp": "agent", "grpc": "agent", "google": "agent", "mcp": "mcp"}
 """The extra that brings a module; `server` brings the others."""
 
+MAY_BE_EMPTY = {
+    "by": "no dimension: the total alone",
+    "command": "a word of a job's command",
+    "description": "none",
+    "evidence": "none",
+    "identity": "everything, such as a driver",
+    "statement": "no statement, which is refused as such",
+    "reason": "none; where one is needed, the command says so",
+    "why": "none",
+}
+"""Options and arguments for which an empty text is a value, and which."""
+
 
 class _Commands(TyperGroup):
     """Imports a command's modules when the command is used; listing all commands imports none."""
@@ -105,18 +117,45 @@ def _without_values(params: Iterable[Any]) -> list[Any]:
 
 
 def _limited(command: Any) -> None:
-    """Gives `--limit` to whatever has `--format`, unless it has one of its own; refuses nan and inf as numbers; flags
-    show no type."""
+    """Gives `--limit` to whatever has `--format`, unless it has one of its own; refuses nan and inf as numbers, and
+    empty texts; flags show no type."""
     listed = command.get_params
     command.get_params = lambda context: _without_values(listed(context))
     options = {name for one in command.params for name in one.opts}
     for param in command.params:
         if "float" in str(param.type_descriptor.annotation):
             param.callback = _finite
+    refuse_empty(command)
     if "--format" in options and "--limit" not in options:
         command.params.append(_limit())
     for below in getattr(command, "commands", {}).values():
         _limited(below)
+
+
+def refuse_empty(command: Any) -> None:
+    """Has a command refuse an empty text: of a shell's variable that is not set, as if the option were not there."""
+    for param in command.params:
+        if param.name not in MAY_BE_EMPTY:
+            param.process_value = functools.partial(_given, param, param.process_value)
+
+
+class Careful(TyperGroup):
+    """A group whose commands refuse empty texts."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        for command in self.commands.values():
+            refuse_empty(command)
+
+
+def _given(param: Any, process: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    """The value of an option or argument.   Errors: LedgerError if it was typed and is empty."""
+    if context.get_parameter_source(param.name).name == "COMMANDLINE":  # not the environment, nor a default
+        texts = value if isinstance(value, list | tuple) else (value,)
+        if any(isinstance(text, str) and not text.strip() for text in texts):
+            where = param.opts[0] if param.param_type_name == "option" else param.metavar or param.name
+            raise LedgerError(where, "is empty", "If a shell variable stands there, is it set?")
+    return process(context, value)
 
 
 def _finite(context: Any, param: Any, value: float | None) -> float | None:

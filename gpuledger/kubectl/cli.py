@@ -12,7 +12,7 @@ import typer
 from collectors.kubernetes.direct import Cluster, Forbidden, NotThere
 from gpuledger import options
 from gpuledger.books import TokenFile, client, served
-from gpuledger.cli import CONTEXT
+from gpuledger.cli import CONTEXT, Careful
 from gpuledger.kubectl import cost as costs
 from gpuledger.kubectl import explain as explains
 from gpuledger.kubectl import who as whos
@@ -25,6 +25,7 @@ MOST = 1000
 
 app = typer.Typer(
     name="kubectl gpuledger",
+    cls=Careful,
     help="Who holds the GPUs, what they cost, and why a job waits.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

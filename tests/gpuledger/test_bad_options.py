@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from docs.reference import commands
-from gpuledger.cli import build
+from gpuledger.cli import MAY_BE_EMPTY, build
 from gpuledger.cli import run as run_app
 from gpuledger.kubectl.cli import app as plugin
 from tests.gpuledger.running import refused, run
+from warehouse.errors import LedgerError
 
 ADDRESSES = {"store", "url", "prometheus"}
 """Options and arguments that take a URL, by name."""
@@ -103,3 +107,33 @@ def test_help_shows_no_value_of_a_flag_because_it_takes_none() -> None:
     for words in ("", "up", "invoice issue", "watch kubernetes"):
         shown = run(f"{words} --help").output
         assert "--help" in shown and "bool" not in shown, words
+
+
+def test_an_empty_text_is_refused_where_none_is_meant() -> None:
+    """`close --until "$UNTIL"` closed every hour when the variable was not set."""
+    taking = [
+        (words, command, one)
+        for words, command in (*commands(), *commands(typer.main.get_command(plugin)))
+        for one in command.params
+        if one.name not in MAY_BE_EMPTY and re.search(r"\bstr\b|Path", str(one.type_descriptor.annotation))
+    ]
+    assert len(taking) > 400
+    assert {"until", "period", "tenant", "month", "at", "folder", "job_id"} <= {one.name for *_, one in taking}
+    for words, command, one in taking:
+        places = [other.name for other in command.params if other.param_type_name == "argument"]
+        before = places[: places.index(one.name)] if one.name in places else []
+        given = ["samples" if name == "records" else "1" for name in before] if one.name in places else [one.opts[0]]
+        with pytest.raises(LedgerError, match=r"^\S+: is empty\. If a shell variable"):
+            command.make_context(words, [*given, ""])
+    assert "--until: is empty" in refused("close", "--until", " ")
+
+
+def test_an_empty_variable_of_the_environment_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As shells and Kubernetes' manifests set them."""
+    monkeypatch.setenv("GPULEDGER_BACKUPS_BUCKET", "")
+    assert "is empty" not in str(run("backup --list", str(tmp_path)).exception)
+
+
+def test_what_may_be_empty_is_known_by_its_command() -> None:
+    known = {one.name for _, command in commands() for one in command.params}
+    assert set(MAY_BE_EMPTY) <= known
