@@ -27,7 +27,7 @@ import typer
 from gpuledger.output import say
 from warehouse.errors import LedgerError
 from warehouse.instants import rfc3339
-from warehouse.store import Store, embedded_path, migrate, migrations, open_store, refuse_backups
+from warehouse.store import Store, embedded_path, migrate, migrations, open_store, refuse_backups, refuse_unfinished
 
 if TYPE_CHECKING:
     from access.principal import Principal
@@ -179,6 +179,7 @@ def refuse_absent(store: str, wanted: str) -> None:
     if store.startswith("chdb:///") or not store:
         path = embedded_path(store)
         refuse_backups(path)
+        refuse_unfinished(path)
         if not (path / "engine").is_dir():
             raise LedgerError(f"store {path}", "is not there", f"Name the store that is to be {wanted} with --store")
 

@@ -20,6 +20,7 @@ import contextlib
 import hashlib
 import importlib.metadata
 import json
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -30,13 +31,13 @@ from typing import TypeVar
 
 from warehouse.errors import LedgerError, StoreError
 from warehouse.instants import rfc3339
-from warehouse.private_files import FULL, HeldError, hold
+from warehouse.private_files import FULL, HOLDER, HeldError, hold
 from warehouse.sql import identifier, text_literal
-from warehouse.store import DISK_FULL, EmbeddedStore, Store, open_store, read_sql
+from warehouse.store import DISK_FULL, UNFINISHED, EmbeddedStore, Store, read_sql
 
 MAKE_ROOM = "Free some space there, or name another folder"
 ANOTHER = "Choose another backup with --name, or --even-damaged for what this one still has"
-WHOLE, UNFINISHED = "whole-", ".unfinished"
+WHOLE = "whole-"
 NAME = "%Y-%m-%dT%H-%M-%SZ"
 """Of a backup: when it was made, UTC."""
 ENGINE, ACCESS, MANIFEST = "engine", "access.sqlite", "manifest.json"
@@ -196,23 +197,46 @@ def restore(folder: Path, name: str, target: Path, even_damaged: bool = False) -
         _refuse_damaged(folder / backup.whole, backup.whole_sums)
         _refuse_damaged(folder / backup.name, backup.sums)
     unfinished = target.with_name(f"{target.name}{UNFINISHED}")
-    if unfinished.exists():
-        shutil.rmtree(unfinished)
-    with open_store(f"chdb://{unfinished}", backups=folder) as store:
-        base = _file(folder / backup.whole)
-        try:
-            store.command(f"RESTORE ALL FROM {_file(folder / backup.name / ENGINE)} SETTINGS base_backup = {base}")
-        except StoreError as error:
-            _refuse_full(unfinished.parent, error)
-            what = " ".join(error.what.split())[:200]
-            raise BackupError(str(folder / backup.name), f"cannot be restored ({what})", ANOTHER) from error
-    access = folder / backup.name / ACCESS
-    if access.exists():
-        shutil.copyfile(access, unfinished / ACCESS)
-    with contextlib.suppress(FileNotFoundError):
-        target.rmdir()
-    unfinished.rename(target)
+    with emptied(unfinished):
+        # It is locked for longer than the engine has it: until it has its name.
+        store = EmbeddedStore(f"chdb://{unfinished}", unfinished, hold=False, backups=folder)
+        with contextlib.closing(store):
+            base = _file(folder / backup.whole)
+            try:
+                store.command(f"RESTORE ALL FROM {_file(folder / backup.name / ENGINE)} SETTINGS base_backup = {base}")
+            except StoreError as error:
+                _refuse_full(unfinished.parent, error)
+                what = " ".join(error.what.split())[:200]
+                raise BackupError(str(folder / backup.name), f"cannot be restored ({what})", ANOTHER) from error
+        access = folder / backup.name / ACCESS
+        if access.exists():
+            shutil.copyfile(access, unfinished / ACCESS)
+        with contextlib.suppress(FileNotFoundError):
+            target.rmdir()
+        unfinished.rename(target)
     return backup
+
+
+@contextlib.contextmanager
+def emptied(folder: Path) -> Iterator[None]:
+    """A folder of a restore, without what a kill left in it, and locked against another one that would do the same.
+
+    Errors: BackupError if another restore is at work there.
+    """
+    try:
+        file = hold(folder, f"process {os.getpid()}, a restore")
+    except HeldError as error:
+        raise BackupError(str(folder), f"held by {error.holder}", "Wait until it is done, or end it") from error
+    except OSError as error:
+        raise BackupError(str(folder), f"cannot be written ({error.strerror})", "Name another --store") from error
+    with file:
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != HOLDER:
+                path.unlink()
+        yield
+        file.truncate(0)
 
 
 def _sum_up(folder: Path) -> str:

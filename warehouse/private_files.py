@@ -16,6 +16,8 @@ from typing import IO, BinaryIO
 log = logging.getLogger(__name__)
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a disk, or of what one may have of it."""
+HOLDER = "holder"
+"""The file in a locked folder that says who has it."""
 _users_umask: int | None = None
 """The umask that the process was started with; None: it is still in effect."""
 
@@ -65,7 +67,7 @@ def hold(folder: Path, who: str = "") -> IO[str]:
     who: how other processes' error messages name this one.   Errors: HeldError, OSError.
     """
     private_folder(folder)
-    file = (folder / "holder").open("a+", encoding="utf-8")
+    file = (folder / HOLDER).open("a+", encoding="utf-8")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -67,6 +67,8 @@ SCRATCH = "scratch_"
 MOVED_OUT = ("access_users", "access_tokens", "saved_queries")
 """Tables of before the first release whose rows live in the access store now, which copies them (access/upgrade.py)."""
 UNKNOWN_EXCEPTION = 1002
+UNFINISHED = ".unfinished"
+"""How the names of folders end in which a backup or a restore is at work, or was killed."""
 DISK_FULL = re.compile(r"NOT_ENOUGH_SPACE|No space left on device|Disk quota exceeded")
 """What the engine and the system say of a full disk."""
 MAKE_SPACE = "Free some space on its disk; gpuledger retention shows what could be removed"
@@ -108,6 +110,7 @@ def open_store(url: str = "", backups: Path | None = None, bucket: str = "") -> 
             raise StoreError(
                 url, "an embedded store needs an absolute path", "Use chdb:///absolute/path or chdb://memory"
             )
+        refuse_unfinished(Path(parts.path))
         return EmbeddedStore(url, Path(parts.path), backups=backups, bucket=bucket)
     if parts.scheme in ("clickhouse", "clickhouses"):
         return ServerStore(url)
@@ -858,6 +861,16 @@ def refuse_backups(path: Path) -> None:
     if is_one or (not (path / "engine").exists() and next(path.glob("*/manifest.json"), None)):
         step = "Restore one to another folder: gpuledger restore (docs/backups.md)"
         raise StoreError(str(path), "is a backup, not a store" if is_one else "holds backups, and no store", step)
+
+
+def refuse_unfinished(path: Path) -> None:
+    """Errors: StoreError for what a restore has not finished, and for the place where its store is to be: what is
+    opened there would be a part of one, or a new and empty one."""
+    is_part = path.name.endswith(UNFINISHED)
+    part = path if is_part else path.with_name(f"{path.name}{UNFINISHED}")
+    if part.exists() and (is_part or not (path / "engine").exists()):
+        step = f"Restore it again (docs/backups.md), or remove {part}"
+        raise StoreError(str(path), "is no store yet: a restore has not ended, or ended before its time", step)
 
 
 def _hold(path: Path) -> Any:

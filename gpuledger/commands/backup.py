@@ -235,21 +235,21 @@ def _restored(folder: str, name: str, path: Path, even_damaged: bool) -> Backup:
 
 
 def _fetched_and_restored(url: str, name: str, path: Path, even_damaged: bool) -> Backup:
-    """By way of a folder beside the store, which is removed afterwards, also one that a kill left."""
-    from warehouse.backup import BackupError, refuse_taken
+    """By way of a folder beside the store, which is removed afterwards; a kill leaves it to the next restore."""
+    from warehouse.backup import BackupError, emptied, refuse_taken
 
     target = _checked(url)
     refuse_taken(path)
     fetched = path.with_name(f"{path.name}.fetched")
-    shutil.rmtree(fetched, ignore_errors=True)
-    try:
-        made = target.fetch(name, fetched)
-        return _restored(str(fetched), made.name, path, even_damaged)
-    except BackupError as error:
-        where = error.where.replace(str(fetched.resolve()), target.url)  # where the reader finds it
-        raise BackupError(where, error.what, error.next_step) from error
-    finally:
-        shutil.rmtree(fetched, ignore_errors=True)
+    with emptied(fetched):
+        try:
+            made = target.fetch(name, fetched)
+            return _restored(str(fetched), made.name, path, even_damaged)
+        except BackupError as error:
+            where = error.where.replace(str(fetched.resolve()), target.url)  # where the reader finds it
+            raise BackupError(where, error.what, error.next_step) from error
+        finally:
+            shutil.rmtree(fetched, ignore_errors=True)
 
 
 def _checked(url: str) -> Bucket:

@@ -41,18 +41,18 @@ from warehouse.backup import (
     ACCESS,
     MANIFEST,
     SUMS,
-    UNFINISHED,
     WHOLE,
     Backup,
     BackupError,
     back_up,
     backups,
+    emptied,
     forget,
     restore,
 )
 from warehouse.errors import LedgerError
 from warehouse.sql import identifier
-from warehouse.store import Store, StoreError, migrate, open_store
+from warehouse.store import UNFINISHED, Store, StoreError, migrate, open_store
 
 NOW = at("2026-11-01 00:00")
 LATER = timedelta(seconds=1)
@@ -172,6 +172,37 @@ def test_a_backup_that_is_killed_anywhere_harms_none_and_hinders_none(tmp_path: 
     restore(folder, last.name, tmp_path / "again")
     with opened(tmp_path / "again") as store:
         assert content(store) == before
+
+
+def test_what_a_killed_restore_leaves_is_no_store_nor_is_one_begun_in_its_place(tmp_path: Path) -> None:
+    """The next server would have begun an empty store where the restored one was to be, and the next restore had been
+    refused because something is there."""
+    (tmp_path / "again.unfinished" / "engine").mkdir(parents=True)
+    for name in ("again", "again.unfinished"):
+        for command in ("verify", "ledger", "close"):
+            said = refused(f"{command} --store", f"chdb://{tmp_path / name}")
+            assert "is no store yet" in said and "Restore it again" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["again.unfinished"]
+    fresh_store(tmp_path / "other").close()
+    (tmp_path / "other.unfinished").mkdir()
+    assert run("ledger --store", f"chdb://{tmp_path / 'other'}").exit_code == 0
+
+
+def test_of_two_restores_to_one_place_the_second_is_refused_and_takes_nothing_away(
+    tmp_path: Path, folder: Path
+) -> None:
+    """It removed what the first was writing, which then gave the second's half store its name."""
+    fresh_store(tmp_path / "store").close()
+    with opened(tmp_path / "store", folder) as store:
+        back_up(store, NOW, nobody_writing)
+    (tmp_path / "again.unfinished" / "engine").mkdir(parents=True)
+    with emptied(tmp_path / "again.unfinished"):
+        (tmp_path / "again.unfinished" / "half").touch()
+        with pytest.raises(BackupError, match="held by process"):
+            restore(folder, "", tmp_path / "again")
+        assert (tmp_path / "again.unfinished" / "half").exists()
+    restore(folder, "", tmp_path / "again")
+    assert not (tmp_path / "again" / "half").exists()
 
 
 def test_old_backups_go_with_what_only_they_rest_on(tmp_path: Path, folder: Path) -> None:
