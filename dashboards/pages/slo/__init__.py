@@ -25,8 +25,10 @@ NEW_LINE = " \n"
 """Between objective and subject on the axis: on a phone both do not fit in one line."""
 DRAWN = 12
 """Budgets in the chart, the emptiest first."""
-MOST_OVERDRAWN, ROOM = -2.0, 0.4
-"""What a bar shows of a budget at most; and the part of the bars' axis that is left for the label of one below zero."""
+MOST_OVERDRAWN = -2.0
+"""What a bar shows of a budget at most."""
+ROOM, ROOM_OF_CUT = 0.4, 0.7
+"""The part of the bars' axis that is left for the label of one below zero; and of one that is cut, with its arrow."""
 GOES_ON = " ◄"
 """Beside a bar that is cut; no emoji, as others like it are on phones."""
 GOOD, LOW, GONE = "#22a38b", "#f09a2e", "#c4352f"
@@ -133,7 +135,8 @@ def budgets(known: Series, words: Language) -> go.Figure:
         },
     }
     least, high = 100 * max(MOST_OVERDRAWN, min(0.0, *left)), 112 if max(left) > 0 else 8
-    low = least - ROOM * (high - least) if least < 0 else 0
+    room = ROOM_OF_CUT if min(left) < MOST_OVERDRAWN else ROOM
+    low = least - room * (high - least) if least < 0 else 0
     return figures.made(
         [bars],
         words,

@@ -379,17 +379,28 @@ def test_an_alert_on_an_idle_holder_leads_to_where_it_is_reclaimed(house: Store)
     assert "/now?" not in found["long-queue"]
 
 
-@pytest.mark.parametrize(("left", "most"), [((-1.32, -0.03), 8), ((-1.32, 0.4), 112), ((0.2, 0.9), 112)])
+@pytest.mark.parametrize(
+    ("left", "most", "label"),
+    [
+        ((-1.32, -0.03), 8, 42),
+        ((-1.32, 0.4), 112, 42),
+        ((0.2, 0.9), 112, 0),
+        ((-4.84, -1.35), 8, 60),
+        ((-4.84, 0.4), 112, 60),
+    ],
+)
 def test_the_label_of_an_overspent_budget_has_room_beside_its_name_on_a_phone(
-    left: tuple[float, ...], most: float
+    left: tuple[float, ...], most: float, label: float
 ) -> None:
-    """As found: "-132%" stood on the objective's name. Of a plot of 150 px, a label takes 42."""
+    """As found: "-132%", and later "-484% ◄", stood on the objective's name. Of a plot of 150 px, a label takes 42,
+    with its arrow 60."""
     known = [
         SimpleNamespace(objective="o", tenant="t", subject="", sli=0.5, target=0.9, budget_left=one) for one in left
     ]
     low, high = slo.budgets(known, EN).layout.xaxis.range  # type: ignore[arg-type]
     assert high == most
-    assert low == 0 if min(left) > 0 else (100 * min(left) - low) / (high - low) * 150 >= 42
+    shown = max(min(left), slo.MOST_OVERDRAWN)
+    assert low == 0 if shown > 0 else (100 * shown - low) / (high - low) * 150 >= label
 
 
 def test_a_bar_that_is_cut_says_that_it_goes_on() -> None:
