@@ -29,6 +29,7 @@ dagcomponentfuncs.WithUnit = function (props) {
 // A line of a few numbers, scaled from zero to its greatest; a gap where a number is not known.
 dagcomponentfuncs.Spark = function (props) {
   var values = props.value || [];
+  if (!values.length) return null;
   var most = Math.max.apply(null, values.filter(function (one) { return one != null; }).concat([1e-9]));
   var path = "", ground = "", from = null, last = 0;
   function close() {

@@ -234,14 +234,15 @@
   }
 
   // On a phone, and on a tablet where not even the columns that matter fit, each row is a card: its first cell, and below
-  // it the others with their names (gl-cards in the style sheet).
+  // it the others with their names (gl-cards in the style sheet). Two columns that fit are a table anywhere.
   var PHONE = window.matchMedia("(max-width: 620px)"), TABLET = window.matchMedia("(max-width: 900px)");
   var THIRD_PX = 104;  // of a card, across
   var sheets = {};  // by table, the names of its cells
 
   function lay(grid, api) {
     if (isPrinting) return;
-    var isCards = PHONE.matches || (TABLET.matches && leastWidth(api) > grid.clientWidth);
+    var areFitting = leastWidth(api) <= grid.clientWidth, isPair = areFitting && (api.getColumns() || []).length < 3;
+    var isCards = PHONE.matches ? !isPair : TABLET.matches && !areFitting;
     var layout = isCards ? "print" : grid.style.height ? "normal" : "autoHeight";
     grid.classList.toggle("gl-cards", isCards);
     if (api.getGridOption("domLayout") !== layout) api.setGridOption("domLayout", layout);
@@ -333,8 +334,10 @@
     var text = (api.getColumns() || []).map(function (column, at) {
       var cell = "#" + CSS.escape(grid.id) + ".gl-cards .ag-cell[col-id=" + JSON.stringify(column.getColId()) + "]";
       var def = column.getColDef(), parts = def.wrapText ? 3 : Math.min(3, Math.ceil((column.getMinWidth() - 24) / THIRD_PX));
-      if (!at) return cell + " { grid-column: 1 / -1; }";
-      return cell + " { grid-column: span " + parts + "; } " + cell + "::before { content: " + JSON.stringify((def.context || {}).card || def.headerName || "") + "; }";
+      var name = (def.context || {}).card || def.headerName;
+      // What has no name belongs to the cell before it, which no other then comes between.
+      if (!at || !name) return cell + " { grid-column: 1 / -1; }";
+      return cell + " { grid-column: span " + parts + "; } " + cell + "::before { content: " + JSON.stringify(name) + "; }";
     }).join("\n");
     var sheet = sheets[grid.id] = sheets[grid.id] || new CSSStyleSheet();
     if (sheet.text === text) return;

@@ -17,7 +17,7 @@ from api.reach import Reach
 from api.routes.idle_jobs import IdleJob, listed
 from dashboards import forms, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, gpu_count, money
+from dashboards.format import UNKNOWN, duration, gpu_count, money, unbroken
 from dashboards.languages import Language
 from dashboards.said import said, who
 from scheduler.live.idle import RULE
@@ -121,7 +121,9 @@ def _cells(
     details = " · ".join(filter(None, (_idle(one, filters, words), again, step, _next(one, filters, words))))
     acts = _acts(one, is_used, words)
     return [
-        html.Span([html.Strong(one.job_id), html.Span(whose), html.Span(details)], className="gl-idle-job"),
+        html.Span(
+            [html.Strong(one.job_id), html.Span(unbroken(whose)), html.Span(unbroken(details))], className="gl-idle-job"
+        ),
         html.Div(acts, className="gl-acts") if acts else "",
     ]
 

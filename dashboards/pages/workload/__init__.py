@@ -17,7 +17,7 @@ from dashboards import exports, grids, headline_figures, parts, states
 from dashboards.advice import of_workload
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, fixed, gpu_count, unit_price
+from dashboards.format import UNKNOWN, duration, fixed, gpu_count, unbroken, unit_price
 from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
 from dashboards.pages.invoices.amounts import exact
@@ -308,7 +308,7 @@ def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: A
     return parts.card(
         words("workload.charges"),
         words("workload.charges_is"),
-        parts.table(heads, cells, "gl-with-sum"),
+        parts.table(heads, cells, "gl-with-sum", cards=True),
         *[_promise(level, words) for level in dict.fromkeys(levels)],
         tool=exports.of_rows(f"{lifecycle.workload}-charges", named, reported, filters, words),
     )
@@ -327,7 +327,7 @@ def _promise(level: str, words: Language) -> Component:
 def _when(row: Mapping[str, Any], filters: Filters, words: Language) -> str:
     """From when to when it is charged so."""
     first, last = (words.moment(filters.local(row[at])) for at in ("from_at", "to_at"))
-    return words("line_said.from_to", first=first, last=last)
+    return unbroken(words("line_said.from_to", first=first, last=last))
 
 
 def _kind(row: Mapping[str, Any]) -> str:

@@ -136,6 +136,45 @@ def test_a_name_is_not_broken_beside_numbers_on_a_phone(url: str, opened: Any) -
         assert wrong == []
 
 
+def test_charges_of_thousands_fit_a_phone(url: str, opened: Any) -> None:
+    """As found: billed cost cut off at "$1,994" where charges go into thousands."""
+    with tab(opened, viewport={"width": 390, "height": 844}) as (page, wrong):
+        page.goto(f"{url}/workloads?{DAY}&workload=w-vision&lang=zh")
+        charges = page.locator(".gl-scroll:has(> .gl-with-sum)")
+        charges.wait_for()
+        beyond = """charges => {
+          charges.querySelectorAll("td:not(:empty)").forEach(cell => { cell.textContent = "$101,994.72"; });
+          return charges.scrollWidth - charges.clientWidth;
+        }"""
+        assert charges.evaluate(beyond) == 0
+        assert not charges.locator("td:visible").filter(has_not_text=re.compile(r"\S")).count(), "a name of nothing"
+        assert wrong == []
+
+
+def test_cards_have_no_holes_and_a_pair_of_columns_is_a_table_on_a_phone(url: str, opened: Any) -> None:
+    """As found: beside a node a blank, and its pool in the next row; a trend named in a total that has none; cards of
+    one number each."""
+    from playwright.sync_api import expect
+
+    top = "cell => cell.getBoundingClientRect().top"
+    with tab(opened, viewport={"width": 390, "height": 844}) as (page, wrong):
+        page.goto(f"{url}/fleet?{DAY}")
+        card = page.locator("#fleet-grid .ag-center-cols-container > .ag-row").first
+        card.wait_for()
+        node, pool = (card.locator(f"[col-id={name}]").evaluate(top) for name in ("node", "pool"))
+        assert node == pool
+        page.goto(f"{url}/tenants?{DAY}")
+        total = page.locator("#tenants-grid .ag-floating-bottom .ag-row")
+        expect(total.locator("[col-id=billed_cost]")).to_be_visible()
+        expect(total.locator("[col-id=trend]")).to_be_hidden()
+        page.goto(f"{url}/explore?sql=SELECT+tenant,+sum(billed_cost)+AS+cost+FROM+v_charges+GROUP+BY+tenant")
+        pair = page.locator("#explore-grid")
+        expect(pair.locator(".ag-center-cols-container > .ag-row").first).to_be_visible()
+        expect(pair).not_to_have_class(re.compile("gl-cards"))
+        assert page.evaluate("document.scrollingElement.scrollWidth <= innerWidth")
+        assert wrong == []
+
+
 def test_a_quantity_has_its_unit_on_every_screen(url: str, opened: Any) -> None:
     """As found: "31.26GPU-hours" on cards, and 312.26 of nothing in the table of a tablet."""
     with tab(opened) as (page, wrong):
@@ -149,7 +188,7 @@ def test_a_quantity_has_its_unit_on_every_screen(url: str, opened: Any) -> None:
                 """row => {
                   const text = name => row.querySelector(`[col-id=${name}]`)?.innerText.trim() || "";
                   const said = text("quantity") + (text("unit") && " ") + text("unit");
-                  return said.endsWith("GPU-hours") && said;
+                  return /^[\\d,.]+\\s+GPU-hours$/.test(said) && said;  // a column goes a moment after the cards come
                 }""",
                 arg=row.element_handle(),
             ).json_value()
