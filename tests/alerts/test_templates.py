@@ -160,7 +160,7 @@ def test_an_objective_that_burns_slowly_says_how_fast_over_which_time() -> None:
     burns = {"burn_3d": 1.84, "burn_6h": 1.01}
     english, chinese = summaries("slo-burning-slow", 1.01, {"objective": "metered", "tenant": "", "subject": ""}, burns)
     assert "1.84 times too fast over three days, 1.01 times over six hours" in english
-    assert "1.84\u00a0倍（三天）、1.01\u00a0倍（六小时）" in chinese
+    assert "1.84\u00a0倍（3\u00a0天）、1.01\u00a0倍（6\u00a0小时）" in chinese
 
 
 def test_one_refused_claim_is_one_claim() -> None:

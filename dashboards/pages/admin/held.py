@@ -13,7 +13,7 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
-from billing.held import Effect, effect
+from billing.held import Change, Effect, effect
 from billing.senders import sender_days
 from dashboards import exports, forms, grids, parts, states
 from dashboards.filters import Filters
@@ -162,9 +162,14 @@ def _month(name: str, words: Language) -> str:
     return words.month(date.fromisoformat(f"{name}-01"))
 
 
+def _owed(one: Change, words: Language) -> str:
+    of = words("quality.comma").join((one.tenant or words("admin.nobody_holds"), _month(one.month, words)))
+    return f"{of}{words('part.colon')}{one.difference:+,.2f} {one.currency}"
+
+
 def _decisions(push: HeldPush, found: Effect, words: Language) -> list[Component]:
     issued = [one for one in found.changes if one.issued]
-    amounts = (f"{one.tenant}, {_month(one.month, words)}: {one.difference:+,.2f} {one.currency}" for one in issued[:5])
+    amounts = (_owed(one, words) for one in issued[:5])
     money = words("part.break").join(amounts) or "–"
     money = money if found.known else words("admin.held_not_known")
     why = forms.field("why", words("admin.held_reason"))

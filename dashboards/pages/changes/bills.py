@@ -20,6 +20,7 @@ from billing.lines import CORRECTION
 from billing.periods import parse_month
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
+from dashboards.format import unbroken
 from dashboards.languages import Language
 from dashboards.periods import HOUR
 from dashboards.registry import Ask
@@ -90,7 +91,7 @@ def _gaps(bills: Sequence[Invoice], filters: Filters, words: Language) -> Iterat
         hours = (month.end - month.start) // HOUR
         if closed[bill.month] < hours:
             of = {"closed": f"{closed[bill.month]:,}", "all": f"{hours:,}"}
-            yield f" · {words('changes.bill_partly', month=_name(bill, words), **of)}"
+            yield unbroken(f" · {words('changes.bill_partly', month=_name(bill, words), **of)}")
 
 
 def _name(bill: Invoice, words: Language) -> str:

@@ -139,7 +139,7 @@ def lines_table(
     """The lines of a document or a draft.   href: of a line, by its number.   currency: unless the card says it."""
 
     def priced(name: str) -> str:
-        return f"{words(name)}, {currency}" if currency else words(name)
+        return words("invoices.in_currency", name=words(name), currency=currency) if currency else words(name)
 
     lines, totals, zone = document["lines"], document["totals"], document["period"]["timezone"]
     columns = [

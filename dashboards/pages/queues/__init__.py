@@ -121,7 +121,7 @@ def _headline(rows: Rows, taken: Rows, at: str, words: Language) -> Component:
                 words("queues.oldest"),
                 duration(oldest["oldest_seconds"] if oldest else None, words),
                 "",
-                oldest["queue"] or words("no_name") if oldest else words("queues.nobody_waits", at=at),
+                oldest["queue"] or words("no_name") if oldest else words("queues.none_waiting"),
             ),
             Figure(
                 words("queues.started"), f"{started:,}", words.count("queues.jobs", started), words("queues.started_is")
