@@ -18,12 +18,14 @@ LONG = Context(prec=400, traps=[])
 NEAR_A_HALF = 1e-6
 """Of the last digit that is shown."""
 UUID = re.compile(r"(\w+-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_CURRENCY = re.compile(r"(?<=\d\.\d\d) (?=[A-Z]{3}(?![A-Za-z]))")
 SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£", "JPY": "¥", "CNY": "CN¥", "CHF": "CHF ", "INR": "₹", "KRW": "₩"}
 
 
 def unbroken(text: str) -> str:
-    """A text that may wrap keeps its dates, and its numbers with their units, whole; Chinese, which breaks between any
-    two characters, those units, too."""
+    """A text that may wrap keeps its dates, and its numbers with their units and currencies, whole; Chinese, which
+    breaks between any two characters, those units, too."""
+    text = _CURRENCY.sub("\u00a0", text)
     return kept_whole(with_units(text)) if re.search(CHINESE, text) else with_english_units(text)
 
 

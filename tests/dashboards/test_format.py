@@ -28,6 +28,7 @@ from dashboards.format import (
     money_alike,
     money_column,
     signed_hours,
+    unbroken,
 )
 from dashboards.languages import language
 from dashboards.periods import ClosedMonth
@@ -45,6 +46,14 @@ def test_a_device_is_called_by_what_tells_it_apart() -> None:
         assert device_name(other) == other
     assert [device_digits(one) for one in (f"GPU-{uuid}", uuid, "0000:3b:00.0")] == ["b8f2943e", "b8f2943e", ":3b:00.0"]
     assert device_digits(f"GPU-{uuid}::2") == "b8f2943e::2", "which of its device's shares"
+
+
+def test_a_text_that_wraps_keeps_an_amount_with_its_currency() -> None:
+    """As found: "2,127.39" at the end of a line, "USD" on the next."""
+    assert (
+        unbroken("花费 2,127.39 USD，预期 824.96 USD（偏高）") == "花费 2,127.39\u00a0USD，预期 824.96\u00a0USD（偏高）"
+    )
+    assert unbroken("cost 2,127.39 USD on 28 devices") == "cost 2,127.39\u00a0USD on 28 devices"
 
 
 def test_a_change_of_money_has_its_sign() -> None:
