@@ -15,9 +15,9 @@ from billing.insights.savings import READS, Recommendation, SavingsReport, savin
 from billing.insights.sentences import Sentence
 from billing.insights.waste import Waste
 from billing.periods import Period
-from dashboards import grids, states
+from dashboards import grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import hours, money
+from dashboards.format import hours, money, money_column
 from dashboards.languages import Language
 from warehouse.store import Store
 
@@ -29,8 +29,8 @@ def of_workload(store: Store, filters: Filters, words: Language, workload: str) 
     """How the workload could cost less, or why that is not known."""
     span = examined_period(filters)
     report = savings_report(store, filters, span, workload=workload)
-    why_not = waste_summary(report, words, money)
-    waste = html.P(why_not, className="gl-note")
+    why_not = waste_summary(report, words, money_column)
+    waste = parts.note(why_not)
     if report.recommendations:
         items = [html.Li(_item(one, words)) for one in report.recommendations]
         return html.Div([html.Ul(items, className="gl-quality"), waste, _note(span, filters, words)])
@@ -50,8 +50,8 @@ def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
     report = savings_report(store, filters, span, tenant=tenant or "")
     found = [one for one in report.recommendations if project is None or one.project == project]
     # Idle time is known by tenant alone.
-    sentences = waste_summary(report, words, money) if project is None else ""
-    waste = html.P(sentences, className="gl-note")
+    sentences = waste_summary(report, words, money_column) if project is None else ""
+    waste = parts.note(sentences)
     if not found:
         text = _nothing(report, "advice.none", words) if sentences else words("advice.none")
         return html.Div([states.nothing_here(text), waste, _note(span, filters, words)])
@@ -107,35 +107,34 @@ def sentence(one: Sentence, words: Language) -> str:
     return words(f"advised.{one.key}", **one.values, **inner)
 
 
-def waste_summary(report: SavingsReport, words: Language, shown: Callable[[Decimal | None, str], str]) -> str:
+def waste_summary(
+    report: SavingsReport, words: Language, shown: Callable[[Sequence[Decimal | None], str], Sequence[str]]
+) -> str:
     """The total savings, compared with the cost of idle time, and why the rest of that is not covered; empty if nothing
     is closed or has a price.
 
-    shown: formats an amount in a currency.
+    shown: formats amounts that stand side by side, in a currency.
     """
     if report.waste is None:
         return ""
     waste, currency = report.waste.total, report.currency or ""
-    parts = [
-        words("waste.part", amount=shown(amount, currency), why=words(f"wasted.{reason}"))
-        for reason, amount in waste.not_covered.items()
+    idle, covered, *rest = shown([waste.idle_cost, waste.covered, *waste.not_covered.values()], currency)
+    reasons = [
+        words("waste.part", amount=amount, why=words(f"wasted.{reason}"))
+        for reason, amount in zip(waste.not_covered, rest, strict=True)
     ]
     sentences = []
     if waste.idle_cost is not None:
-        said = "waste.all" if not parts else "waste.sum" if report.recommendations else "waste.none"
+        said = "waste.all" if not reasons else "waste.sum" if report.recommendations else "waste.none"
+        (amount,) = shown([report.monthly_amount], currency)
         sentences.append(
-            words(
-                said,
-                amount=shown(report.monthly_amount, currency),
-                idle=shown(waste.idle_cost, currency),
-                covered=shown(waste.covered, currency),
-                parts=words("waste.between").join(parts),
-            )
+            words(said, amount=amount, idle=idle, covered=covered, parts=words("waste.between").join(reasons))
         )
     if waste.unpriced_gpu_hours:
         sentences.append(words("waste.unpriced", hours=hours(float(waste.unpriced_gpu_hours))))
     if waste.unmetered_gpu_hours:
-        sentences += unmetered_time(waste, words, shown(waste.unmetered_cost, currency))
+        (amount,) = shown([waste.unmetered_cost], currency)
+        sentences += unmetered_time(waste, words, amount)
     return words("part.sentences").join(sentences)
 
 
@@ -163,7 +162,7 @@ def _table(found: Sequence[Recommendation], filters: Filters, words: Language, c
     columns = [
         grids.link("name", words("workload.name"), minimum=160),
         grids.text("kind", words("advice.what"), minimum=130),
-        grids.sentence("why", words("advice.why"), minimum=200, flex=300),
+        grids.sentence("why", words("advice.why"), minimum=200, flex=520),
         grids.text("confidence", words("advice.confidence"), minimum=90, flex=0.6),
         grids.sorted_by(grids.on_cards(saves, words("advice.per_month"))),
     ]
@@ -185,4 +184,4 @@ def recommendation_row(one: Recommendation, filters: Filters, words: Language) -
 
 def _note(span: Period, filters: Filters, words: Language) -> Component:
     by = f"{words.moment(filters.local(span.start))} – {words.moment(filters.local(span.end))}"
-    return html.P(words("workload.judged", by=by), className="gl-note")
+    return parts.note(words("workload.judged", by=by))

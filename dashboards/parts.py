@@ -107,6 +107,11 @@ def long_list(items: Sequence[Component], class_name: str, words: Language, in_a
     return html.Ul(list(items), className=f"{class_name} gl-tall", **{"data-all": unfold})
 
 
+def note(text: str) -> Component:
+    """A sentence below what it explains."""
+    return html.P(unbroken(text), className="gl-note")
+
+
 def tools(*each: Content) -> Component:
     """What stands beside a card's title, where it is more than one thing."""
     return html.Div([one for one in each if one is not None], className="gl-tools")
@@ -144,7 +149,7 @@ def headline(figures: Sequence[Figure], class_name: str = "gl-card gl-headline")
                         ],
                         className="gl-value gl-long" if _width(one) > room else "gl-value",
                     ),
-                    html.Dd(unbroken(one.detail), className="gl-detail"),
+                    html.Dd(_detail(one.detail), className="gl-detail"),
                 ],
                 className="gl-figure",
             )
@@ -153,6 +158,11 @@ def headline(figures: Sequence[Figure], class_name: str = "gl-card gl-headline")
         className=class_name,
         style={"--gl-figures": len(figures)},
     )
+
+
+def _detail(text: str) -> str:
+    """No line of it begins with the point between two of its parts."""
+    return unbroken(text).replace(" · ", "\N{NO-BREAK SPACE}· ")
 
 
 def _width(one: Figure) -> float:

@@ -103,7 +103,9 @@ def _template_values(report: Report, words: Language, address: str) -> dict[str,
         ],
         "budgets": [_budget(one, words) for one in report.budgets],
         "advice": [_advice(one, words) for one in report.advice.recommendations[:ADVISED]],
-        "waste": waste_summary(report.advice, words, lambda amount, currency: _amount(amount, currency, words)),
+        "waste": waste_summary(
+            report.advice, words, lambda amounts, currency: [_amount(one, currency, words) for one in amounts]
+        ),
         "notes": list(_notes(report, words)),
     }  # fmt: skip
 

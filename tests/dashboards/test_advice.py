@@ -15,6 +15,7 @@ from access.scope import Stores
 from access.settings import AccessSettings
 from dashboards import advice
 from dashboards.filters import filters_of
+from dashboards.format import money_column
 from dashboards.languages import language
 from gpuledger.client import Client
 from tests.billing.small_fleet import L40S, Job, run
@@ -53,11 +54,11 @@ def test_a_tenants_recommendations_are_summed_and_lead_to_their_workloads(books:
     assert "/workloads?period=2026-10&tenant=physics&workload=vllm-0" in text and "vllm-0 +1" in text
     assert "idle for up to 48 consecutive hours, with at most 15.0 GiB of memory in use" in text
     assert "theirs" not in text
-    assert "1 Oct, 00:00 – 3 Oct, 00:00" in text
+    assert r"1\xa0Oct,\xa000:00 – 3\xa0Oct,\xa000:00" in text, "no line ends within a date"
     # Of the replicas' 65 % of idleness one GPU's 48 hours are covered.
     assert (
-        "Recommended savings: €96.00 per month. Idle time cost €110 in the period: the recommendations cover €96.00; "
-        "not covered: €14.40 alongside usage, too little for a recommendation." in text
+        "Recommended savings: €96.00 per month. Idle time cost €110 in the period: the recommendations cover €96; "
+        "not covered: €14 alongside usage, too little for a recommendation." in text
     )
     text = reported(books, f"{MONTH}&tenant=physics&project=serve")
     assert "1 recommendation, €48.00 per month in total" in text
@@ -93,7 +94,7 @@ def test_a_workloads_advice_is_that_of_its_tenants_table(books: Store) -> None:
 
 def test_the_waste_is_told_in_chinese_too(books: Store) -> None:
     text = str(advice.of_tenant(books, filters_of(books, f"{MONTH}&tenant=physics"), language("zh")))
-    assert "本期闲置时间成本 €110：其中 €96.00 已被建议覆盖；未覆盖：€14.40 与使用并存，不足以提出建议。" in text
+    assert "本期闲置时间成本 €110：其中 €96 已被建议覆盖；未覆盖：€14 与使用并存，不足以提出建议。" in text
 
 
 def test_between_chinese_sentences_there_is_no_space() -> None:
@@ -104,8 +105,22 @@ def test_between_chinese_sentences_there_is_no_space() -> None:
     report: Any = SimpleNamespace(
         waste=SimpleNamespace(total=whole), currency="EUR", monthly_amount=Decimal(2), recommendations=[1]
     )
-    said = {code: advice.waste_summary(report, language(code), lambda amount, _: str(amount)) for code in ("en", "zh")}
+    said = {code: advice.waste_summary(report, language(code), money_column) for code in ("en", "zh")}
     assert ". Unmetered" in said["en"] and "。未计量" in said["zh"]
+
+
+def test_amounts_of_idle_time_side_by_side_are_all_with_cents_or_none() -> None:
+    """As found: "$4,559 alongside usage; $266 from shares; $5.80 from workloads with too little telemetry"."""
+    whole = SimpleNamespace(
+        not_covered={"in_use": Decimal("4559.40"), "not_judged": Decimal("5.80")}, idle_cost=Decimal("4600.20"),
+        covered=Decimal("35.00"), unpriced_gpu_hours=0, unmetered_gpu_hours=0,
+    )  # fmt: skip
+    report: Any = SimpleNamespace(
+        waste=SimpleNamespace(total=whole), currency="USD", monthly_amount=Decimal("11.93"), recommendations=[1]
+    )
+    said = advice.waste_summary(report, EN, money_column)
+    assert "savings: $11.93 per month" in said
+    assert "Idle time cost $4,600" in said and "cover $35;" in said and "$4,559 along" in said and "$6 from" in said
 
 
 def test_the_api_tells_of_one_workload_or_tenant_the_same(books: Store) -> None:

@@ -167,7 +167,7 @@ def _waste_card(report: SavingsReport, by: str, filters: Filters, words: Languag
         words("savings.waste"),
         words("savings.waste_is"),
         parts.table(heads, cells, "gl-compare gl-last-sum"),
-        html.P(words("part.sentences").join([*notes, words("workload.judged", by=by)]), className="gl-note"),
+        parts.note(words("part.sentences").join([*notes, words("workload.judged", by=by)])),
         tool=exports.of_rows("waste", heads[:2], [[name, amount] for name, amount in named], filters, words),
     )
 
