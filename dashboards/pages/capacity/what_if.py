@@ -23,7 +23,7 @@ from billing.insights.outlook import MONTH_HOURS
 from billing.periods import Period as Span
 from dashboards import parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, hours, money, percent
+from dashboards.format import UNKNOWN, duration, hours, money, percent, unbroken
 from dashboards.languages import Language
 from dashboards.registry import Ask
 from scheduler.simulate.books.workload import MOST_DEVICES, MOST_SHARES, Change, Group, Outcome
@@ -188,8 +188,8 @@ def answer(asked: WhatIf, outcomes: Outcomes, filters: Filters, words: Language)
         [
             html.P(verdict(asked, outcomes, currency, words), className="gl-formula"),
             parts.table(heads, cells, "gl-compare"),
-            html.P(trust(was, same, words), className="gl-note"),
-            html.Ul([html.Li(note) for note in _notes(asked, filters, words)], className="gl-note"),
+            parts.note(trust(was, same, words)),
+            html.Ul([html.Li(unbroken(note)) for note in _notes(asked, filters, words)], className="gl-note"),
         ]
     )
 

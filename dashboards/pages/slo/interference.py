@@ -14,7 +14,7 @@ from alerts.interference.episodes import Episode, episodes
 from alerts.interference.ranking import Aggressor, Victim, aggressors, victims_of
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, fixed, percent
+from dashboards.format import UNKNOWN, fixed, percent, unbroken
 from dashboards.languages import Language
 from dashboards.parts import Figure
 from warehouse.store import Store, read_sql
@@ -43,7 +43,10 @@ def interference_part(store: Store, filters: Filters, words: Language) -> Compon
     of = dict(found.known["newest"])
     return html.Div(
         [
-            html.Div([html.H2(words("slo.interference")), html.P(said, className="gl-scope")], className="gl-section"),
+            html.Div(
+                [html.H2(words("slo.interference")), html.P(unbroken(said), className="gl-scope")],
+                className="gl-section",
+            ),
             _headline(shown, hurt, named, found.known, words),
             parts.split(_victims_card(hurt, of, filters, words), _aggressors_card(named, of, filters, words),
                         class_name="gl-even"),

@@ -103,7 +103,7 @@ def test_a_line_has_its_unit_wherever_it_has_a_quantity() -> None:
     assert columns["unit"]["context"]["cards"] is False
     note = {**document, "lines": [{**line, "kind": "credit", "unit": "", "quantity": None, "project": ""}]}
     grid = lines_table(note, language("en"), "lines")
-    assert [one["field"] for one in grid.columnDefs] == ["what", "kind", "price", "list_cost", "amount"]
+    assert [one["field"] for one in grid.columnDefs] == ["what", "kind", "amount"]
 
 
 def test_a_month_that_has_begun_shows_the_sum_of_its_drafts(house: Store, anybody: None) -> None:
