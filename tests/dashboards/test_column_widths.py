@@ -78,5 +78,11 @@ def test_a_figure_that_would_need_two_lines_is_smaller() -> None:
         assert ("gl-long" in shown) == is_long, value
 
 
+def test_no_line_of_a_figures_detail_begins_with_the_point_between_its_parts() -> None:
+    """As found: "AMD Instinct MI300X", and below it "· train"."""
+    shown = str(parts.headline([parts.Figure("Node", "mi300x-01", "", "AMD Instinct MI300X · train")]))
+    assert r"MI300X\xa0· train" in shown
+
+
 def test_a_cell_that_is_drawn_keeps_its_width() -> None:
     assert fitted(grids.use_bar("Usage", ""), [{"use": 0.5}])["minWidth"] == 96

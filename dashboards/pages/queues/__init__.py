@@ -366,7 +366,7 @@ def _quota_card(
             for (tenant, pool), one in sorted(guaranteed.items())
         ]
         said = words("queues.quota_at", at=_reported_at(reported, filters, words))
-        return parts.card(words("queues.quota"), said, parts.table(heads, cells), tool=tool)
+        return parts.card(words("queues.quota"), said, parts.table(heads, cells, "gl-pairs"), tool=tool)
     measured = [] if not has_objectives or filters.period is None else [
         one for one in all_series(store, filters)
         if one.kind == "quota_redemption" and one.tenant and (not tenants or one.tenant in tenants)
@@ -380,7 +380,7 @@ def _quota_card(
         )
     in_full = [[one.tenant, one.objective, one.target, one.sli] for one in measured]
     tool = exports.of_rows("quota", [heads[0], words("slo.objective"), *heads[1:]], in_full, filters, words)
-    return parts.card(words("queues.quota"), words("queues.quota_slo"), parts.table(heads, rows), tool=tool)
+    return parts.card(words("queues.quota"), words("queues.quota_slo"), parts.table(heads, rows, "gl-pairs"), tool=tool)
 
 
 def _gpus(value: float | None) -> str:
