@@ -47,7 +47,8 @@ def emissions(store: Store, filters: Filters, words: Language, month: str) -> Co
     if filters.shows_platform:
         rows += [_row(words("emissions.platform"), report.platform), _row(words("emissions.total"), report.total)]
     heads = [words("filter.tenant"), *(words(f"emissions.{name}") for name in MEASURES), words("emissions.measured")]
-    return html.Div([parts.table(heads, rows), *_unknown(report, filters, words)])
+    table = parts.table(heads, rows, "gl-last-sum" if filters.shows_platform else "")
+    return html.Div([table, *_unknown(report, filters, words)])
 
 
 def _tenant(name: str, month: str, filters: Filters, words: Language) -> Component:
