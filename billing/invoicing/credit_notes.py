@@ -51,12 +51,27 @@ def creditable(invoice: Invoice, documents: Iterable[Invoice]) -> Creditable:
     return Creditable(net, taxes)
 
 
+def same_note(invoice: Invoice, amount: Decimal, reason: str, documents: Iterable[Invoice]) -> str:
+    """The number of a credit note on the invoice with this amount and reason; empty: none of the documents is one."""
+    described = _described(invoice, reason)
+    for one in documents:
+        if one.is_credit_note and one.document["references"] == invoice.number:
+            credited = [line for line in one.lines if line["kind"] == "credit"]
+            if [(line["description"], Decimal(line["amount"])) for line in credited] == [(described, -amount)]:
+                return one.number or ""
+    return ""
+
+
+def _described(invoice: Invoice, reason: str) -> str:
+    return f"Credit on {invoice.number}: {reason}"
+
+
 def credit_note(invoice: Invoice, amount: Decimal, reason: str, left: Creditable) -> dict[str, Any]:
     """The document, without its number: `amount` (net, with all decimals of the currency) less, and each tax in
     proportion to what is left, so that the last credit gives back the last cent of tax."""
     digits = minor_digits(invoice.currency)
     reference = {"invoice": invoice.number or "", "month": invoice.month}
-    lines = [_line(1, "credit", f"Credit on {invoice.number}: {reason}", -amount, "credit note", reference)]
+    lines = [_line(1, "credit", _described(invoice, reason), -amount, "credit note", reference)]
     tax = rounded(Fraction(0), digits)
     for rule, asked in left.taxes.items():
         part = rounded(-Fraction(asked) * Fraction(amount) / Fraction(left.net), digits)

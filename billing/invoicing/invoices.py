@@ -16,7 +16,7 @@ from billing import audit
 from billing.close import stale_hours
 from billing.exact import rounded
 from billing.invoicing.changes import with_changes
-from billing.invoicing.credit_notes import credit_note, creditable
+from billing.invoicing.credit_notes import credit_note, creditable, same_note
 from billing.invoicing.documents import Invoice, InvoiceError, with_parties
 from billing.invoicing.drafts import draft_all, drafts_of
 from billing.invoicing.issued import billed_later, issued, standing
@@ -104,8 +104,9 @@ def credit(store: Store, number: str, amount: Decimal, now: datetime, actor: str
     """Issues a credit note: an amount in the tenant's favour on an issued invoice, under the next number.
 
     amount: net, in whole minor units; the invoice's taxes are credited with it, in proportion.
-    Errors: InvoiceError if there is no such invoice, if it is void, or if more would be credited than
-    is left of it after the corrections and credit notes so far.
+    Errors: InvoiceError if there is no such invoice, if it is void, if more would be credited than is left of it after
+    the corrections and credit notes so far, or if one that stands has this amount and reason: it is the same, asked
+    for again by somebody who got no answer.
     """
     last = head(store, "invoices")
     invoice = _one(store, number)
@@ -121,7 +122,11 @@ def credit(store: Store, number: str, amount: Decimal, now: datetime, actor: str
     if amount != round(amount, digits):
         raise InvoiceError("--amount", f"found {amount}", f"{invoice.currency} has {digits} digits")
     amount = rounded(Fraction(amount), digits)  # 20 is 20.00
-    left = creditable(invoice, standing(store, None, invoice.tenant))
+    stands = standing(store, None, invoice.tenant)
+    left = creditable(invoice, stands)
+    if same := same_note(invoice, amount, reason, stands):
+        step = f"See: gpuledger invoice show {same}. For another one, give another --reason"
+        raise InvoiceError(f"invoice {number}", f"{same} credits {amount} {invoice.currency} for this reason", step)
     if amount > left.net:
         raise InvoiceError(
             f"invoice {number}", f"{max(left.net, abs(0 * left.net))} {invoice.currency} of it can still be credited"

@@ -438,10 +438,27 @@ def test_a_credit_note_gives_back_no_more_than_the_corrections_left_and_the_last
         credit(books, "GL-2026-00001", Decimal("30.01"), IN_DECEMBER, "ada", "outage")
     with pytest.raises(InvoiceError, match=r"10.00 EUR of it can still be credited"):
         credit(books, str(november.number), Decimal("10.01"), IN_DECEMBER, "ada", "outage")
-    parts = [credit(books, "GL-2026-00001", Decimal(n), IN_DECEMBER, "ada", "x") for n in ("0.05", "0.05", "29.90")]
+    parts = [
+        credit(books, "GL-2026-00001", Decimal(n), IN_DECEMBER, "ada", why)
+        for n, why in (("0.05", "x"), ("0.05", "y"), ("29.90", "x"))
+    ]
     assert [note.totals["tax"] for note in parts] == ["-0.01", "-0.01", "-5.68"]  # 5.70 in all, 19 % of 30.00
     with pytest.raises(InvoiceError, match=r"0.00 EUR of it can still be credited"):
         credit(books, "GL-2026-00001", Decimal("0.01"), IN_DECEMBER, "ada", "x")
+
+
+def test_a_credit_note_that_is_asked_for_again_is_no_second_one(books: Store) -> None:
+    """As by somebody whose server was killed before it answered."""
+    apply(books)
+    fill(books, hours("chem", 50), closed=LAST)
+    issue_all(books, OCTOBER, IN_NOVEMBER)
+    note = credit(books, "GL-2026-00001", Decimal("5"), IN_NOVEMBER, "ada", "outage")
+    with pytest.raises(InvoiceError, match=r"GL-2026-00002 credits 5.00 EUR for this reason.* give another --reason"):
+        credit(books, "GL-2026-00001", Decimal("5.00"), IN_NOVEMBER, "ada", "outage")
+    assert [one.number for one in issued(books)] == ["GL-2026-00001", note.number]
+    void(books, str(note.number), IN_NOVEMBER, "ada", "mistaken")
+    others = [("5.00", "outage"), ("5.00", "outage of the 7th"), ("5.01", "outage")]
+    assert all(credit(books, "GL-2026-00001", Decimal(n), IN_NOVEMBER, "ada", why) for n, why in others)
 
 
 def test_a_month_without_an_invoice_is_credited_on_the_first_invoice_that_bills_it_alone(billed: Store) -> None:

@@ -510,7 +510,8 @@ class History:
         if net > 0 and self.dice.random() < 0.3:
             amount = net
         try:
-            note = credit(self.store, str(one.number), amount, self.now(), "me", "goodwill")
+            reason = f"goodwill after {len(issued(self.store))}"
+            note = credit(self.store, str(one.number), amount, self.now(), "me", reason)
         except InvoiceError as error:
             assert amount > net, f"{one.number}: {error}, {net} are left"
             return f"{amount} on {one.number} is refused: {error}"
