@@ -146,7 +146,7 @@ def test_chinese_beside_a_chinese_name_has_no_gap() -> None:
 @pytest.mark.parametrize("name", ["slo-burning", "slo-burning-slow"])
 def test_an_objective_that_burns_says_whose_it_is(name: str) -> None:
     """As found: four alerts that said the same but for a number."""
-    burns = {"pace": "fast", "burn_3d": 1.84, "burn_6h": 1.01}
+    burns = {"pace": "fast", "burn_3d": 1.84, "burn_6h": 1.01, "budget_left": 0.2}
     english, chinese = summaries(name, 1.01, {"objective": "metered", "tenant": "nlp", "subject": "interactive"}, burns)
     assert english.startswith("objective metered of interactive for nlp ")
     assert chinese.startswith("nlp 在 interactive 的目标 metered ")
@@ -157,10 +157,21 @@ def test_an_objective_that_burns_says_whose_it_is(name: str) -> None:
 
 def test_an_objective_that_burns_slowly_says_how_fast_over_which_time() -> None:
     """As found: "1.01 times too fast over three days", the lesser of both times, above "burn rate 1.84 over 3 d"."""
-    burns = {"burn_3d": 1.84, "burn_6h": 1.01}
+    burns = {"burn_3d": 1.84, "burn_6h": 1.01, "budget_left": 0.2}
     english, chinese = summaries("slo-burning-slow", 1.01, {"objective": "metered", "tenant": "", "subject": ""}, burns)
     assert "1.84 times too fast over three days, 1.01 times over six hours" in english
     assert "1.84\u00a0倍（3\u00a0天）、1.01\u00a0倍（6\u00a0小时）" in chinese
+
+
+def test_an_objective_whose_budget_is_used_up_is_not_about_to_use_it_up() -> None:
+    """As found: "will use up its error budget before the window ends" above "-13% of the budget left"."""
+    labels, burns = {"objective": "metered", "tenant": "", "subject": ""}, {"burn_3d": 1.84, "burn_6h": 1.01}
+    said = [summaries("slo-burning-slow", 1.01, labels, {**burns, "budget_left": left}) for left in (-0.13, 0.2, None)]
+    assert [english.partition(" (")[0].removeprefix("objective metered ") for english, _ in said] == [
+        "has used up its error budget and goes on burning",
+        *["will use up its error budget before the window ends"] * 2,
+    ]
+    assert ["已用完" in chinese for _, chinese in said] == [True, False, False]
 
 
 def test_one_refused_claim_is_one_claim() -> None:
