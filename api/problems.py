@@ -92,4 +92,5 @@ def _problem(request: Request, error: LedgerError) -> Response:
         status = 400
     else:
         status = 409
-    return problem(status, f"{error.where}: {error.what}", next_step=error.next_step or None)
+    where = error.where.removeprefix("--")  # a command's option is a field here
+    return problem(status, f"{where}: {error.what}", next_step=error.next_step or None)

@@ -228,7 +228,7 @@ def test_a_period_cuts_invoices_by_their_month_not_by_when_they_were_issued(serv
 @pytest.mark.parametrize(
     ("path", "status", "said"),
     [
-        ("/ledger?by=colour", 400, "'colour' is not a dimension"),
+        ("/ledger?by=colour", 400, "by: 'colour' is not a dimension"),
         ("/ledger?period=soon", 400, "not a month, a day or a range"),
         ("/ledger?limit=0", 422, "query.limit"),
         ("/drafts", 422, "query.month"),
@@ -245,6 +245,7 @@ def test_an_error_is_a_problem_that_says_what_is_wrong(served_site: Site, path: 
         answer = client.get(PREFIX + path)
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
     assert said in answer.json()["detail"]
+    assert "--" not in answer.json()["detail"], "a command's option is nothing of the API's"
     assert answer.json()["status"] == status
 
 
