@@ -79,7 +79,9 @@
     }).catch(lost);
     var document = await answer.json().catch(lost);  // a proxy's page, in place of a server that is gone
     if (!answer.ok) {
-      var why = new Error([document.detail, document.next_step].filter(Boolean).join(". "));
+      // A field is named as the page has it, not by its place in the request.
+      var said = answer.status === 422 ? [document.detail.replace(/^body\./, "")] : [document.detail, document.next_step];
+      var why = new Error(said.filter(Boolean).join(". "));
       throw Object.assign(why, { status: answer.status });
     }
     return [answer.status, document];
@@ -127,6 +129,7 @@
       var sent = values(form);
       var [status, answer] = await request(parts[0], filled(parts[1], sent), without(parts[1], sent));
       clearTimeout(working);
+      form.dispatchEvent(new Event("gl-sent", { bubbles: true }));
       if (status === 200 && form.dataset.already) {
         said.textContent = spoken(form, form.dataset.already, answer);
         return;

@@ -116,10 +116,22 @@
   }
 
   document.addEventListener("input", function (event) { if (event.target.closest("#page")) hold(true); }, true);
-  document.addEventListener("submit", function (event) { if (event.target.closest("#page")) hold(false); });
+  // One that asks the API is sent when that has done it: where it refuses, they go on typing (assets/forms.js).
+  document.addEventListener("submit", function (event) {
+    if (event.target.closest("#page") && !event.target.dataset.api) hold(false);
+  });
+  document.addEventListener("gl-sent", function (event) { if (event.target.closest("#page")) hold(false); });
+
+  // A callback takes no more, and Dash would not say so; a form's fields go to the API, which does.
+  var CHARACTERS = 10000;
+  document.addEventListener("focusin", function (event) {
+    var isText = event.target.matches && event.target.matches("#page :is(input, textarea):not(form *, #applied-yaml)");
+    if (isText && event.target.maxLength < 0) event.target.maxLength = CHARACTERS;
+  });
 
   // What they opened of a list that loads what opens (pages/alerts/active.py) is opened again on a page drawn anew.
   var opened = { address: "", ids: [] };
+  var OPENING_MS = 3000;  // so long what opens may take to load
 
   document.addEventListener("toggle", function (event) {
     var summary = event.target.querySelector && event.target.querySelector(":scope > summary[id]");
@@ -127,7 +139,33 @@
     if (opened.address !== address()) opened = { address: address(), ids: [] };
     opened.ids = opened.ids.filter(function (id) { return id !== summary.id; });
     if (event.target.open) opened.ids.push(summary.id);
+    nameAlert(summary, event.target.open);
   }, true);
+
+  // The alert that a reader opened last stands in the address: who is sent it sees it, and so do they after they acknowledge it.
+  function nameAlert(summary, isOpen) {
+    var named = /^\{"alert":"([^"]+)","type":"alert-opens"\}$/.exec(summary.id), query = new URLSearchParams(location.search);
+    if (!named || (query.get("alert") === named[1]) === isOpen) return;
+    if (isOpen) query.set("alert", named[1]);
+    else if (!query.has("alert")) return;
+    else if (query.get("alert") === named[1]) query.delete("alert");
+    var before = address();
+    history.replaceState(history.state, "", location.pathname + (query.size ? "?" + query : "") + location.hash);
+    if (drawn && drawn.address === before) drawn.address = address();
+    opened.address = address();
+  }
+
+  // What opens at the end of a list that scrolls in itself is scrolled to, once it is there.
+  document.addEventListener("click", function (event) {
+    var summary = event.isTrusted && event.target.closest && event.target.closest(".gl-tall summary[id]");
+    if (!summary || summary.parentElement.open) return;
+    var list = summary.closest(".gl-tall"), grown = new ResizeObserver(function () {
+      var place = list.getBoundingClientRect(), one = summary.parentElement.getBoundingClientRect();
+      if (one.bottom > place.bottom) list.scrollTop += Math.min(one.bottom - place.bottom, one.top - place.top);
+    });
+    grown.observe(summary.parentElement);
+    setTimeout(function () { grown.disconnect(); }, OPENING_MS);
+  });
 
   function openAgain() {
     if (opened.address !== address()) return;

@@ -12,7 +12,8 @@ from dash.development.base_component import Component
 
 from access.current import current
 from access.roles import Action
-from alerts.matchers import literal
+from alerts.matchers import fits, literal
+from alerts.reading import alerts
 from alerts.routing import Silence
 from alerts.silences import add_silence, end_silence, silences
 from api.caller import WRITERS
@@ -67,11 +68,12 @@ def add(store: Store, filters: Filters, words: Language, matchers: str, span: st
     try:
         current().require(Action.silence)
         with WRITERS:
-            add_silence(store, parsed(matchers), now + SPANS.get(span, SPANS["1h"]), current().actor, reason, now)
+            new = add_silence(store, parsed(matchers), now + SPANS.get(span, SPANS["1h"]), current().actor, reason, now)
     except LedgerError as error:
         said: Component = html.Span(str(error), className="gl-form-error")
     else:
-        said = html.Span(words("alerts.silenced"))
+        matched = sum(fits(new.matchers, one["labels"]) for one in alerts(store, now))
+        said = html.Span(words.count("alerts.silenced", matched) if matched else words("alerts.silenced_none"))
     return listed(silences(store, now), filters, now, True, words), said
 
 
@@ -97,7 +99,7 @@ def listed(found: Sequence[Silence], filters: Filters, now: datetime, may_silenc
                     html.Span(
                         [
                             html.Strong(", ".join(f"{key}={'|'.join(globs)}" for key, globs in one.matchers.items())),
-                            html.Small(words("alerts.silence_by", author=who(one.author, words), reason=one.reason)),
+                            html.Small(_why(one, words)),
                             html.Small(_span(one, filters, now, words)),
                         ]
                     ),
@@ -115,6 +117,12 @@ def listed(found: Sequence[Silence], filters: Filters, now: datetime, may_silenc
         ],
         className="gl-quality gl-fires",
     )
+
+
+def _why(one: Silence, words: Language) -> str:
+    """Who says why; only an acknowledgement needs no reason."""
+    reason = one.reason or words("alerts.acknowledged")
+    return words("alerts.silence_by", author=who(one.author, words), reason=reason)
 
 
 def _span(one: Silence, filters: Filters, now: datetime, words: Language) -> str:

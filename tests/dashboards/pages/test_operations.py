@@ -272,6 +272,10 @@ def test_a_link_to_an_alert_that_is_over_says_so(house: Store) -> None:
     """As found: a notification's link, opened after the alert had resolved, led to a list of others."""
     gone, there = (str(show(house, ANYBODY, "/alerts", f"?{DAY}&alert={name}").page) for name in ("gone", ""))
     assert "no history of it is kept" in gone and "The alert of this link" not in there
+    set_current(TENANT)
+    with Stores(house).scoped_to(TENANT) as store:
+        own = str(show(store, TENANT, "/alerts", f"?{DAY}&alert=f2").page)
+    assert "or you may not see it" in own, "as found: told that an alert which fires is over"
 
 
 def test_of_an_alert_that_is_over_a_link_says_since_when_and_leads_to_its_history(
@@ -463,6 +467,13 @@ def test_a_silence_is_added_and_ended_by_those_who_may(house: Store) -> None:
     assert one.author == ANYBODY.name
     assert timedelta(hours=23) < one.ends_at - datetime.now(UTC) <= timedelta(days=1)
     assert one.id in str(shown)
+    assert "matches 1 active alert" in str(said)
+    mistyped = silencing.add(house, filters, EN, "tenent=vision", "1h", "maintenance")[1]
+    assert "matches no active alert" in str(mistyped), "as found: `Silence added.`"
+    (other,) = (each for each in silences(house, datetime.now(UTC)) if each.id != one.id)
+    silencing.end(house, filters, EN, other.id)
+    unsaid = silencing.listed([replace(one, reason="")], filters, datetime.now(UTC), True, EN)
+    assert f"{ANYBODY.name}: Acknowledged" in str(unsaid), "as found: a colon, and nothing after it"
     set_current(Principal("ann", frozenset({Role.analyst})))
     assert "may not do this" in str(silencing.add(house, filters, EN, "queue=main", "1h", "because")[1])
     assert "silence-add" not in str(show(house, ANYBODY, "/alerts", MONTH).page)
@@ -517,8 +528,17 @@ class TestInTheBrowser:
             page.goto(f"{url}/alerts?{DAY}")
             page.locator(".gl-alerts summary", has_text="long-queue").click()
             expect(page.locator(".gl-alerts details[open] .gl-alert-links")).to_be_visible()
+            page.wait_for_function("new URLSearchParams(location.search).has('alert')")
+            page.reload()
+            opened_one = page.locator(".gl-alerts details[open]", has_text="long-queue")
+            expect(opened_one.locator(".gl-alert-links")).to_be_visible()
+            opened_one.locator("> summary").click()
+            page.wait_for_function("!new URLSearchParams(location.search).has('alert')")
+            page.locator(".gl-alerts summary", has_text="long-queue").click()
             page.locator(".gl-alerts details[open] .gl-alert-quiet").click()
             expect(page.locator("#silence-matchers")).to_have_value("alertname=long-queue, cluster=c1, queue=main")
+            page.locator("#silence-reason").click()
+            expect(page.locator("#silence-reason")).to_have_attribute("maxlength", "10000")
             page.locator("#silence-reason").fill("being moved")
             page.locator("#silence-add").click()
             expect(page.locator("#alerts-silences")).to_contain_text("being moved")
@@ -569,6 +589,11 @@ class TestInTheBrowser:
                 second.get_by_role("button", name="确认（4 小时）").click()
                 said = second.locator(".gl-acts .gl-said").first
                 expect(said).to_contain_text(f"本机用户（未登录）已于 {at and at[1]} 确认")
+                second.get_by_label("给负责人的附言").fill("x" * 1001)
+                second.get_by_role("button", name="通知负责人").click()
+                expect(second.locator(".gl-acts .gl-said").last).to_contain_text("note: String should have at most")
+                expect(second.locator(".gl-acts .gl-said").last).not_to_contain_text("body.")
+                second.reload()
                 second.get_by_label("给负责人的附言").fill("please")
                 tell = second.get_by_role("button", name="通知负责人")
                 chat.together = threading.Barrier(2)
