@@ -10,8 +10,6 @@ from urllib.parse import quote
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from access.current import current
-from access.roles import Action
 from alerts.runbooks import is_url, runbooks
 from dashboards import forms, parts, states
 from dashboards.filters import Filters
