@@ -42,6 +42,11 @@ Y_AXIS: Mapping[str, Any] = {
 }
 
 
+FEW_DAYS = timedelta(days=5)
+"""Between the first and the last: Plotly has ten ticks at most, so that more days never have two each."""
+DAY_MILLISECONDS = 86_400_000
+
+
 def colours(names: Sequence[str], among: Sequence[str]) -> dict[str, str]:
     """A colour for each name: its place's among all there are, so that pages agree; another, where that is taken."""
     found: dict[str, str] = {}
@@ -120,7 +125,8 @@ def made(
     **layout: Any,
 ) -> go.Figure:
     """A figure in the common style, made at once: Plotly takes several times as long to change one bit by bit."""
-    axes = {"xaxis": {**_x_axis(words, grain), **(xaxis or {})}, "yaxis": {**Y_AXIS, **(yaxis or {})}}
+    across = {**_x_axis(words, grain), **(_daily(traces) if grain == "day" else {}), **(xaxis or {})}
+    axes = {"xaxis": across, "yaxis": {**Y_AXIS, **(yaxis or {})}}
     is_time = (xaxis or {}).get("type", "date") == "date"
     look = {**LOOK, **layout}
     whole = {**(_with_room(look, grain) if is_time else look), **axes}
@@ -182,6 +188,12 @@ def _x_axis(words: Language, grain: Grain) -> dict[str, Any]:
         "tickangle": 0,
         "ticklabelstandoff": 4,
     }  # below the zero of the other axis
+
+
+def _daily(traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One tick a day where there are few days: Plotly would write each day's label twice, at midnight and at noon."""
+    times = [at for one in traces for at in one.get("x") or () if isinstance(at, datetime)]
+    return {"dtick": DAY_MILLISECONDS} if times and max(times) - min(times) <= FEW_DAYS else {}
 
 
 def plain(figure: go.Figure | Mapping[str, Any]) -> Mapping[str, Any]:

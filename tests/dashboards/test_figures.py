@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import plotly.graph_objects as go
@@ -64,3 +65,12 @@ def test_a_name_has_the_same_colour_whatever_else_is_shown_and_no_two_share_one(
     crowded = colours(["t0", "t10", "others"], among)
     assert len({*crowded.values()}) == 3
     assert len(colours([*among, "others"], among)) == 13, "more than there are colours"
+
+
+@pytest.mark.parametrize(("days", "step"), [(1, 86_400_000), (3, 86_400_000), (6, 86_400_000), (7, None), (30, None)])
+def test_a_day_has_one_label(days: int, step: int | None) -> None:
+    """As found: on the third of a month, "31 Oct, 1 Nov, 1 Nov, 2 Nov, 2 Nov, 3 Nov, 3 Nov"."""
+    at = [datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=day) for day in range(days)]
+    trace = {"type": "bar", "x": at, "y": [1] * days}
+    assert made([trace], language("en")).layout.xaxis.dtick == step
+    assert made([trace], language("en"), "hour").layout.xaxis.dtick is None
