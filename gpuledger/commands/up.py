@@ -114,6 +114,8 @@ def up(
     if sign_in is None:
         _refuse_without_sign_in(host, insecure_no_sign_in)
     access = access_settings(sign_in, trusted_proxy)
+    if sign_in is not None and not access.trusted_proxies:
+        _warn_of_plain_http(host)
     if not no_serve:
         check_files(AlertSettings(rules, routing), reports, scheduler_token_file)
     url = store or (f"chdb://{Path.cwd() / 'demo' / 'store'}" if demo else "")
@@ -170,6 +172,16 @@ def _refuse_without_sign_in(host: str, insecure: bool) -> None:
             "Give --sign-in FILE, or --insecure-no-sign-in if everybody who reaches it may see the books",
         )
     say(f"warning: no sign-in: everybody who reaches {host} sees these books")
+
+
+def _warn_of_plain_http(host: str) -> None:
+    from warehouse.hosts import is_loopback
+
+    if not is_loopback(host):
+        say(
+            f"warning: no TLS: passwords and tokens travel to {host} in the clear. Put a proxy with TLS before it and "
+            "name it with --trusted-proxy, or use `gpuledger server`"
+        )
 
 
 def _source(
