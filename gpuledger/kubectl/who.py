@@ -14,7 +14,8 @@ COLUMNS = ("device", "model", "share", "isolation", "tenant", "namespace", "work
 def holders(
     node: str, now: Now, devices: Sequence[Mapping[str, Any]] | None, pods: Mapping[str, str]
 ) -> list[dict[str, Any]]:
-    """A row for each device of the node and each that holds a part of it; a free device has no holder.
+    """A row for each device of the node and each that holds a part of it. A device without a holder is free, or unknown
+    where somebody is on the node whose devices are not known yet.
 
     devices: the fleet's, of the view v_devices; None: the token may not see them, and only what one node alone holds is
     told by device.   pods: names by UID.
@@ -22,27 +23,31 @@ def holders(
     here = [one for one in now.allocations if node in one.nodes]
     if devices is None:
         return [row for one in here for row in _of_allocation(one, pods)]
-    rows, seen = [], set()
-    for device in sorted((one for one in devices if one["node"] == node), key=lambda one: str(one["device_id"])):
+    on_node = sorted((one for one in devices if one["node"] == node), key=lambda one: str(one["device_id"]))
+    unnamed = [one for one in here if not _is_seen(one, on_node) and not _elsewhere(one, devices)]
+    unknown_in = {one.cluster for one in unnamed}
+    rows: list[dict[str, Any]] = []
+    for device in on_node:
         held = [
             (one, part)
             for one in here
             for part in one.devices
             if one.cluster == device["cluster"] and part.device_id == device["device_id"]
         ]
-        seen |= {(one.cluster, one.allocation_id) for one, _ in held}
         known = {"cluster": device["cluster"], "device": device["device_id"], "model": device["model"]}
         state = "" if device["state"] == "available" else str(device["state"])
         rows += [{**known, "state": state, **_holder(one, part, pods)} for one, part in held]
         if not held:
-            rows.append({**known, "state": state or "free"})
+            rows.append({**known, "state": state or ("unknown" if device["cluster"] in unknown_in else "free")})
     # Kubernetes names a node before an agent names the device.
-    rows += [
-        {"cluster": one.cluster, "device": None, **_holder(one, None, pods)}
-        for one in here
-        if (one.cluster, one.allocation_id) not in seen and not _elsewhere(one, devices)
-    ]
+    rows += [{"cluster": one.cluster, "device": None, **_holder(one, None, pods)} for one in unnamed]
     return rows
+
+
+def _is_seen(allocation: NowAllocation, on_node: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether one of its devices is among them."""
+    devices = {(one["cluster"], one["device_id"]) for one in on_node}
+    return any((allocation.cluster, one.device_id) in devices for one in allocation.devices)
 
 
 def _elsewhere(allocation: NowAllocation, devices: Sequence[Mapping[str, Any]]) -> bool:

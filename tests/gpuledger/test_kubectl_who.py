@@ -32,11 +32,12 @@ __all__ = ["api", "config"]
 
 
 def hold(store: Store) -> None:
-    """On n1 a whole device, a half of another, and one of which only the node is known; a job on n1 and n2; one free
-    device, and one that is down."""
+    """On n1 a whole device, a half of another, and one of which only the node is known; a job on n1 and n2; one device
+    that nobody is known to hold, and one that is down. On n3 a free one."""
     began = f"'{datetime.now(UTC) - timedelta(hours=2):%F %T}'"
     devices = [("n1", "a", 1, "available"), ("n1", "b", 2, "available"), ("n1", "c", 1, "available"),
-               ("n1", "d", 1, "unavailable"), ("n1", "e", 1, "available"), ("n2", "f", 1, "available")]  # fmt: skip
+               ("n1", "d", 1, "unavailable"), ("n1", "e", 1, "available"), ("n2", "f", 1, "available"),
+               ("n3", "g", 1, "available")]  # fmt: skip
     store.command(
         "INSERT INTO devices (ts, cluster, node, device_id, vendor, model, units, pool, state) VALUES "
         + ", ".join(f"({began}, 'c1', '{node}', 'GPU-{one}', 'NVIDIA', 'H100', {units}, 'p', '{state}')"
@@ -89,13 +90,15 @@ def test_who_holds_which_gpu_of_a_node(
         ("GPU-b", "", "1/2", "shared", "uid-half"),
         ("GPU-c", "", "1/1", "exclusive", "uid-wide"),
         ("GPU-d", "unavailable", None, None, None),
-        ("GPU-e", "free", None, None, None),
+        ("GPU-e", "unknown", None, None, None),
         (None, None, None, None, "uid-unnamed"),
     ]
     said = run("who", "n1", "--url", url).stdout
     assert "not known yet" in said
-    (free,) = (line.split() for line in said.splitlines() if line.startswith("GPU-e"))
-    assert free == ["GPU-e", "H100", "free", "-", "-", "-", "-", "-", "-"], "no tenant of that name"
+    (unknown,) = (line.split() for line in said.splitlines() if line.startswith("GPU-e"))
+    assert unknown == ["GPU-e", "H100", "unknown", "-", "-", "-", "-", "-", "-"], "as found: free, which it may not be"
+    (free,) = (line.split() for line in run("who", "n3", "--url", url).stdout.splitlines() if line.startswith("GPU-g"))
+    assert free == ["GPU-g", "H100", "free", "-", "-", "-", "-", "-", "-"], "no tenant of that name"
     assert "ns-vision/train-1-0" in said
     assert holders(url, tokens["admin"], monkeypatch, "--cluster", "c1")["rows"] == found["rows"]
     assert "has no device in the books" in refused("who", "n1", "--url", url, "--cluster", "c9")

@@ -106,7 +106,7 @@ def test_interference_is_an_episode_with_a_victim_that_leads_to_its_workload(hou
 def test_interference_says_of_which_days_it_is(house: Store) -> None:
     """As found: a week's on a month's page, beside a column in which no row had anything."""
     week = str(interference.interference_part(house, filters_of(house, "?period=2026-09-30..2026-10-08"), EN))
-    assert "last 7 days of the period: 1 Oct" in week
+    assert "last 7 days of the period: 1\\xa0Oct" in week
     day = str(interference.interference_part(house, filters_of(house, f"?{DAY}"), EN))
     assert "last 7 days" not in day
     assert "Channels" not in day and "Mean slowdown" in day
