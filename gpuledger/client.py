@@ -53,7 +53,8 @@ def trouble(error: Exception) -> tuple[str, str]:
     if isinstance(error, httpx.ConnectError):
         return f"cannot be reached: {why}", _tls_step(why) or "Is the server running, and is it this address?"
     if isinstance(error, httpx.RemoteProtocolError) and "sending a response" in str(error):
-        return "hung up without an answer", "Does it speak TLS? Then its address begins with https://"
+        step = "Did the server stop? Then ask again. If it speaks TLS, its address begins with https://"
+        return "hung up without an answer", step
     return f"broke off: {why}", "Did the server stop? Ask again"
 
 

@@ -954,7 +954,8 @@ def _of_a_server(error: StoreError) -> tuple[str, str]:
         broken = answered[1].startswith("5")
         return f"answers {answered[1]}, and serves no SQL", NOT_THE_SERVER if broken else NOT_SERVED
     if "RemoteDisconnected" in error.what:
-        return "hung up without an answer", "Does it speak TLS? Then its address begins with https://"
+        step = "Did the server stop? Then ask again. If it speaks TLS, its address begins with https://"
+        return "hung up without an answer", step
     why = reason(error.__cause__ or error)
     if "mismatch" in why:
         return f"cannot be reached: {why}", "Use a name that is in its certificate"

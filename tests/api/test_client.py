@@ -86,7 +86,11 @@ def answer(head: str, body: str = "", more: str = "") -> list[bytes]:
 PROBLEM = "Content-Type: application/problem+json\r\n"
 HTML = "Content-Type: text/html\r\n"
 ANSWERS = {
-    "nothing at all": ([], "hung up without an answer. Does it speak TLS? Then its address begins with https://"),
+    "nothing at all": (
+        [],
+        "hung up without an answer. Did the server stop? Then ask again. If it speaks TLS, its address begins with "
+        "https://",
+    ),
     "half an answer": (
         [b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"],
         r"broke off: peer closed .*\. Did the server stop\? Ask again",
