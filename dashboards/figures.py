@@ -39,6 +39,7 @@ Y_AXIS: Mapping[str, Any] = {
     "rangemode": "tozero",
     "fixedrange": True,
     "nticks": 6,
+    "separatethousands": True,
 }
 
 
@@ -211,12 +212,16 @@ def legend(plain: Mapping[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _mark(trace: Mapping[str, Any]) -> str:
-    """How a series is drawn: `line`, `dashed`, `dotted`, `dot`, `diamond`; '' is an area, a bar or a cell."""
+    """How a series is drawn: `line`, `dashed`, `dotted`, `dot`, `ring`, `diamond`; '' is an area, a bar or a cell."""
     if trace.get("type") != "scatter" or trace.get("fill") not in (None, "none"):
         return ""
     if "lines" in str(trace.get("mode")):
         return {"dash": "dashed", "dot": "dotted"}.get(trace.get("line", {}).get("dash"), "line")
-    return {"diamond": "diamond", "circle": "dot", None: "dot"}.get(trace.get("marker", {}).get("symbol"), "")
+    return _MARKS.get(trace.get("marker", {}).get("symbol"), "")
+
+
+_MARKS = {"diamond": "diamond", "circle": "dot", "circle-open": "ring", None: "dot"}
+"""By Plotly's name of a marker's symbol."""
 
 
 def _colour(trace: Mapping[str, Any]) -> str:

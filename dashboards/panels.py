@@ -36,6 +36,7 @@ class Panels:
                 "rangemode": "tozero",
                 "fixedrange": True,
                 "nticks": 4,
+                "separatethousands": True,
             }
             top = bottom
 

@@ -233,7 +233,8 @@ def _swatch(colour: str, mark: str) -> Component:
     """What a legend has of a series: its line or its mark, else a square."""
     if mark in ("line", "dashed", "dotted"):
         return html.Span(className=f"gl-mark-{mark}", style={"borderColor": colour})
-    return html.Span(className=f"gl-swatch gl-mark-{mark}" if mark else "gl-swatch", style={"background": colour})
+    of = "borderColor" if mark == "ring" else "background"
+    return html.Span(className=f"gl-swatch gl-mark-{mark}" if mark else "gl-swatch", style={of: colour})
 
 
 def table(

@@ -11,6 +11,7 @@ import pytest
 from dashboards import parts
 from dashboards.figures import PALETTE, colours, legend, made
 from dashboards.languages import language
+from dashboards.panels import Panels
 
 LINK = '<a href="http://evil.example/">pay here</a>'
 SHOWN = '&lt;a href="http://evil.example/">pay here&lt;/a>'
@@ -25,12 +26,25 @@ def test_a_legend_shows_how_each_series_is_drawn() -> None:
         {**line, "name": "budget", "line": {"color": "#f00", "dash": "dot"}},
         {**line, "name": "band", "line": {"color": "#ccf"}, "fill": "tonexty"},
         {"type": "scatter", "mode": "markers", "name": "unusual", "marker": {"color": "#fa0", "symbol": "diamond"}},
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "end",
+            "marker": {"color": "#00f", "symbol": "circle-open"},
+        },
         {"type": "bar", "name": "used", "marker": {"color": "#0f0"}},
     ]
     marks = {name: mark for name, _, mark in legend({"data": data, "layout": {"showlegend": True}})}
     assert marks == {
-        "spent": "line", "forecast": "dashed", "budget": "dotted", "band": "", "unusual": "diamond", "used": "",
+        "spent": "line", "forecast": "dashed", "budget": "dotted", "band": "", "unusual": "diamond", "end": "ring",
+        "used": "",
     }  # fmt: skip
+
+
+def test_thousands_on_an_axis_are_written_as_in_tables() -> None:
+    """As found: "1000" W beside "1,000" everywhere else."""
+    assert made([], language("en")).layout.yaxis.separatethousands
+    assert Panels([40, 40]).figure(["", ""], language("en")).layout.yaxis2.separatethousands
 
 
 def test_what_hovers_has_its_names_in_the_language_s_way() -> None:

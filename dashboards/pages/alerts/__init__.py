@@ -236,7 +236,7 @@ def _columns(words: Language) -> list[grids.Column]:
         grids.moment("since", words("alerts.fired_at"), flex=0.7),
         grids.text("severity", words("alerts.severity"), minimum=90, flex=0.5),
         grids.link("name", words("alerts.rule"), minimum=150, flex=1.1),
-        grids.sentence("summary", words("alerts.summary"), minimum=240, flex=440),
+        grids.sentence("summary", words("alerts.summary"), minimum=240, flex=640),
         grids.text("owner", words("alerts.owner"), minimum=100, flex=0.8),
         grids.duration(words, "lasted", words("alerts.lasted"), words("alerts.lasted_is")),
     ]
