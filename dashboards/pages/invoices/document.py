@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
-from dash import html
+from dash import dcc, html
 from dash.development.base_component import Component
 
 from access.current import current
@@ -22,12 +22,13 @@ from billing.invoicing.invoices import issued
 from billing.money import minor_digits
 from dashboards import exports, forms, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, device_name, unit_price
+from dashboards.format import UNKNOWN, device_name, unbroken, unit_price
 from dashboards.languages import Language
 from dashboards.pages.invoices.amounts import exact
 from dashboards.pages.invoices.given_back import given_back_card
 from dashboards.pages.invoices.line_words import described, holds, unit
 from dashboards.parts import Figure
+from dashboards.said import who
 from warehouse.store import Store
 
 FILES = ("pdf", "html", "csv", "json")
@@ -49,16 +50,38 @@ def document_page(store: Store, filters: Filters, words: Language, number: str) 
     why = (one.document.get("void") or {}).get("reason", "")
     chip = parts.chip(words.of(f"invoices.is_{status}", status), why, state="gl-warn" if one.is_void else "gl-good")
     line = _line_asked(one, filters)
-    notes = [note for note in issued(store, tenant=one.tenant) if note.document.get("references") == one.number]
+    documents = issued(store, tenant=one.tenant)
+    notes = [note for note in documents if note.document.get("references") == one.number]
+    stands = _in_its_place(one, documents)
     return parts.page(
         parts.titles(filters, words, number, _credited(one, filters, words), chip, _files(number, words), trail=trail),
+        _voided_note(one, stands, filters, words),
         _headline(one, notes, name, words),
         _lines_card(one, line, filters, words),
         given_back_card(one, filters, words),
         _explained(store, one, line, filters, words) if line else None,
         _credit_card(one, notes, line, filters, words),
-        _void_card(store, one, filters, words),
+        _void_card(one, stands, filters, words),
     )
+
+
+def _in_its_place(one: Invoice, documents: Sequence[Invoice]) -> str | None:
+    """The number of the invoice of its month that stands; None: there is none."""
+    of_month = (other for other in documents if other.month == one.month)
+    return next((other.number for other in of_month if not other.is_void and not other.is_credit_note), None)
+
+
+def _voided_note(one: Invoice, stands: str | None, filters: Filters, words: Language) -> Component | None:
+    """When, by whom and why it was made void, and what stands in its place."""
+    void = one.document.get("void")
+    if not void:
+        return None
+    at = words.dated(filters.local(datetime.fromisoformat(void["at"])))
+    text = unbroken(words("invoices.voided", at=at, author=who(void["author"], words), reason=void["reason"]))
+    if one.is_credit_note or stands is None:
+        return html.P(text, className="gl-note")
+    there = dcc.Link(stands, href=filters.href("/invoices", number=stands), className="gl-go")
+    return html.P([text, words("part.break"), words("invoices.in_its_place"), " ", there], className="gl-note")
 
 
 def _credited(one: Invoice, filters: Filters, words: Language) -> Component | None:
@@ -387,7 +410,7 @@ def _of_the_line(one: Invoice, number: int, words: Language) -> tuple[str, str]:
     return f"{amount:.{minor_digits(one.currency)}f}", words("invoices.line_reason", line=number, what=what)
 
 
-def _void_card(store: Store, one: Invoice, filters: Filters, words: Language) -> Component | None:
+def _void_card(one: Invoice, stands: str | None, filters: Filters, words: Language) -> Component | None:
     """Making it void; and once it is, issuing the month's next one, where none stands in its place."""
     if not current().may(Action.issue):
         return None
@@ -402,11 +425,6 @@ def _void_card(store: Store, one: Invoice, filters: Filters, words: Language) ->
         )
         what = "voiding_note_is" if one.is_credit_note else "voiding_is"
         return parts.card(words("invoices.voiding"), words(f"invoices.{what}"), form)
-    stands = [
-        other.number
-        for other in issued(store, tenant=one.tenant)
-        if other.month == one.month and not other.is_void and not other.is_credit_note
-    ]
     if one.is_credit_note or stands:
         return None
     again = forms.form(

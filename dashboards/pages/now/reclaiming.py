@@ -158,7 +158,8 @@ def _next(one: IdleJob, filters: Filters, words: Language) -> str:
     asks = words("now.next_proposal", what=named) if what != one.next else named
     if one.next_at is None:
         return words("now.job_next", what=asks)
-    return words("now.job_next_at", what=asks, at=words.moment(filters.local(one.next_at)))
+    key = "now.job_next_at" if one.next_at > datetime.now(UTC) else "now.job_next_due"
+    return words(key, what=asks, at=words.moment(filters.local(one.next_at)))
 
 
 def _acts(one: IdleJob, is_used: bool, words: Language) -> list[Component]:

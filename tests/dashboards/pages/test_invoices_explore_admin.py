@@ -38,7 +38,14 @@ from dashboards.pages import admin, explore, invoices
 from dashboards.pages.admin import applied_files, in_force, people
 from dashboards.pages.explore import answer
 from dashboards.pages.invoices import document
-from dashboards.pages.invoices.document import _after, _credited, _headline, _void_card
+from dashboards.pages.invoices.document import (
+    _after,
+    _credited,
+    _headline,
+    _in_its_place,
+    _void_card,
+    _voided_note,
+)
 from tests.billing.sample_documents import credit_note, every_kind
 from tests.conftest import REPO
 from tests.dashboards import site
@@ -173,9 +180,25 @@ def test_a_credit_note_is_voided_as_one(house: Store) -> None:
         (every_kind(), "the month can be invoiced again", "the credit no longer counts"),
         (credit_note(), "the credit no longer counts", "the month can be invoiced again"),
     ):
-        text = str(_void_card(house, one, filters, words))
+        text = str(_void_card(one, None, filters, words))
         assert said in text and unsaid not in text
         assert f"Void {one.number}" in text and "This cannot be undone." in text
+
+
+def test_a_void_invoice_says_when_by_whom_and_why_and_what_stands_in_its_place(house: Store) -> None:
+    """As found: the reason alone, and that only where a pointer rests on a chip."""
+    words, filters = language("en"), Filters(Address(), "Europe/Berlin", [], None)
+    one = every_kind()
+    assert _voided_note(one, None, filters, words) is None
+    void = {"at": "2026-11-05T13:00:00Z", "author": "olga", "reason": "wrong <b>tax</b>"}
+    gone = replace(one, document={**one.document, "status": "void", "void": void})
+    alone = str(_voided_note(gone, None, filters, words)).replace("\\xa0", " ")
+    assert "Made void on 5 November 2026, 14:00 by olga: wrong <b>tax</b>" in alone and "in its place" not in alone
+    other = replace(one, document={**one.document, "number": "MB-2026-00099"})
+    assert _in_its_place(gone, [gone, credit_note(), other]) == other.number
+    replaced = str(_voided_note(gone, other.number, filters, words))
+    assert "in its place" in replaced and f"number={other.number}" in replaced
+    assert _void_card(gone, other.number, filters, words) is None
 
 
 def test_a_credit_note_says_that_it_is_one_and_of_which_invoice() -> None:

@@ -16,7 +16,8 @@ from scheduler.live.idle import outlook
 from scheduler.settings import IdlePart
 
 FILTERS = Filters(Address(), "Europe/Berlin", [], None)
-AT = datetime(2026, 11, 29, 8, 43, tzinfo=UTC)
+AT = datetime(2126, 11, 29, 8, 43, tzinfo=UTC)
+"""Ahead, whenever this runs."""
 
 
 def job(seconds: float, what: str = "proposal: suspend", at: datetime | None = AT) -> IdleJob:
@@ -40,6 +41,13 @@ def test_what_a_policy_does_next_is_an_act_with_its_time() -> None:
     assert _next(job(1), FILTERS, words) == "next: ask an operator to suspend it, 29 Nov, 09:43"
     assert _next(job(1, "cancel", None), FILTERS, words) == "next: cancel it"
     assert _next(job(1, "warning"), FILTERS, language("zh")) == "下一步：警告（11月29日\u00a009:43）"
+
+
+def test_what_was_to_be_done_by_now_is_due() -> None:
+    """As found: "next: warn its owner, 09:29" at 09:31."""
+    past = job(1, "warning", AT.replace(year=2026))
+    assert _next(past, FILTERS, language("en")) == "next: warn its owner, due since 29 Nov, 09:43"
+    assert _next(past, FILTERS, language("zh")) == "下一步：警告，应于 11月29日\u00a009:43 执行"
 
 
 def test_a_job_to_which_no_policy_applies_says_so_in_the_readers_language() -> None:
