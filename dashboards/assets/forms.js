@@ -121,6 +121,7 @@
     if (form.dataset.sure && !window.confirm(form.dataset.sure)) return;
     var said = form.querySelector(".gl-said"), button = form.querySelector("button[type=submit]");
     var parts = form.dataset.api.split(" ");
+    said.style.minHeight = said.offsetHeight + "px";  // what lies below does not move under a pointer that presses twice
     said.className = "gl-said";
     said.textContent = "";
     button.disabled = true;
@@ -159,6 +160,7 @@
       var kind = JSON.parse(refusals || "{}")[error.status];
       said.textContent = error.isLost ? form.dataset.lost : [kind, error.message || form.dataset.failed].filter(Boolean).join(" ");
     }
+    said.style.minHeight = "";
     button.disabled = false;
   }, true);
 
