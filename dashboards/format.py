@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
@@ -56,9 +57,12 @@ def fixed(value: float | Decimal, digits: int) -> str:
 
 
 def evened(value: float, digits: int) -> float:
-    """The value, or the number that `fixed` makes of it where Plotly, which rounds halves up, would make another."""
+    """The value, but for as little as has Plotly, which rounds halves up, show it as `fixed` does."""
     half = abs(value) * 10**digits % 1 - 0.5
-    return float(fixed(value, digits).replace(",", "").replace("−", "-")) if abs(half) < NEAR_A_HALF else value
+    if abs(half) >= NEAR_A_HALF:
+        return value
+    shown = float(fixed(value, digits).replace(",", "").replace("−", "-"))
+    return value + math.copysign(2 * NEAR_A_HALF / 10**digits, shown - value)
 
 
 def hours(value: float | None) -> str:

@@ -7,7 +7,7 @@ import random
 import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from dashboards.format import (
     device_digits,
     device_name,
     duration,
+    evened,
     fixed,
     gpu_count,
     money,
@@ -113,7 +114,21 @@ def test_half_a_cent_is_rounded_as_on_documents(amount: str, shown: str) -> None
     assert {money(exact, "USD"), money(float(exact), "USD"), money(sums, "USD")} == {shown}
     assert rounded(Fraction(exact), 2) == Decimal(shown[1:])
     chart: Any = figures.made([{"type": "bar", "y": [sums, None], "hovertemplate": "%{y:,.2f}"}], language("en"))
-    assert list(chart.data[0].y) == [float(shown[1:]), None]
+    drawn, unknown = chart.data[0].y
+    assert f"{drawn:.2f}" == shown[1:] and unknown is None
+
+
+def test_a_chart_shows_halves_as_tables_do_and_is_drawn_as_high_as_they_are() -> None:
+    """As found: of parts of 0.25 and 1.95, rounded, a stack did not reach its capacity."""
+    seed = random.randrange(1 << 32)
+    draw = random.Random(seed)
+    for _ in range(3000):
+        digits = draw.choice((0, 1, 2))
+        value = draw.choice((-1, 1)) * (draw.randrange(1 << 20) + draw.choice((0.0, 0.5, draw.random()))) / 10**digits
+        drawn = evened(value, digits)
+        assert abs(drawn - value) < 1e-5, seed
+        plotly = Decimal(drawn).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP)
+        assert plotly == Decimal(fixed(value, digits).replace(",", "").replace("−", "-")), (value, digits, seed)
 
 
 def test_the_browser_writes_numbers_as_pages_do() -> None:
