@@ -185,8 +185,9 @@ def test_a_credit_note_is_voided_as_one(house: Store) -> None:
         assert f"Void {one.number}" in text and "This cannot be undone." in text
 
 
-def test_a_void_invoice_says_when_by_whom_and_why_and_what_stands_in_its_place(house: Store) -> None:
+def test_a_void_invoice_says_when_by_whom_and_why_and_what_stands_in_its_place() -> None:
     """As found: the reason alone, and that only where a pointer rests on a chip."""
+    set_current(FINANCE)
     words, filters = language("en"), Filters(Address(), "Europe/Berlin", [], None)
     one = every_kind()
     assert _voided_note(one, None, filters, words) is None
