@@ -126,7 +126,7 @@ def made(
     **layout: Any,
 ) -> go.Figure:
     """A figure in the common style, made at once: Plotly takes several times as long to change one bit by bit."""
-    across = {**_x_axis(words, grain), **(_daily(traces) if grain == "day" else {}), **(xaxis or {})}
+    across = {**_x_axis(words, grain), **(_daily(traces, xaxis or {}) if grain == "day" else {}), **(xaxis or {})}
     axes = {"xaxis": across, "yaxis": {**Y_AXIS, **(yaxis or {})}}
     is_time = (xaxis or {}).get("type", "date") == "date"
     look = {**LOOK, **layout}
@@ -191,9 +191,12 @@ def _x_axis(words: Language, grain: Grain) -> dict[str, Any]:
     }  # below the zero of the other axis
 
 
-def _daily(traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One tick a day where there are few days: Plotly would write each day's label twice, at midnight and at noon."""
-    times = [at for one in traces for at in one.get("x") or () if isinstance(at, datetime)]
+def _daily(traces: Sequence[Mapping[str, Any]], axis: Mapping[str, Any]) -> dict[str, Any]:
+    """One tick a day where there are few days: Plotly would write each day's label twice, at midnight and at noon.
+
+    axis: what its `range` says counts, where it has one, and not where something is drawn."""
+    shown = axis.get("range") or [at for one in traces for at in one.get("x") or ()]
+    times = [at for at in shown if isinstance(at, datetime)]
     return {"dtick": DAY_MILLISECONDS} if times and max(times) - min(times) <= FEW_DAYS else {}
 
 
