@@ -88,6 +88,6 @@ def test_a_day_has_one_label(days: int, step: int | None) -> None:
     trace = {"type": "bar", "x": at, "y": [1] * days}
     assert made([trace], language("en")).layout.xaxis.dtick == step
     assert made([trace], language("en"), "hour").layout.xaxis.dtick is None
-    month = [datetime(2026, 11, 1), datetime(2026, 12, 1)]
+    month = [datetime(2026, month, 1, tzinfo=UTC) for month in (11, 12)]
     for span in (month, [one.isoformat() for one in month]):  # as found: thirty labels, one over the other
         assert made([trace], language("en"), xaxis={"range": span}).layout.xaxis.dtick is None
