@@ -203,9 +203,9 @@ class Filters:
             asked |= self.sums.params()
         return self._cached(store, sql, asked, until=max(one for one in asked.values() if isinstance(one, datetime)))
 
-    def any_submitted(self, store: Store, **params: Any) -> bool:
+    def any_submitted(self, store: Store) -> bool:
         """Whether `({jobs})` can have rows; where no source reports submissions, it never has."""
-        return bool(self.rows(store, __file__, "any_submitted", **params)[0]["is_any"])
+        return bool(self.rows(store, __file__, "any_submitted")[0]["is_any"])
 
     def rows_now(self, store: Store, beside: str, name: str, **params: Any) -> list[dict[str, Any]]:
         """As `rows`, for SQL about the present, whatever the period: its parameters are the filters' arrays and those

@@ -50,11 +50,14 @@ def layout_card(store: Store, filters: Filters, until: datetime, words: Language
 def _devices(store: Store, filters: Filters, until: datetime, device: str) -> list[list[Mapping[str, Any]]]:
     """The shares of each device, whose they are by the books' last hour, else as reported. Those of others than the
     chosen tenants, projects and queues are not `is_chosen`."""
+    rows = filters.rows(store, __file__, "layout", until=until, device=device)
+    if not rows:
+        return []
     of_books = {_key(row): row["tenant"] for row in filters.rows(store, __file__, "layout_in_books", hour=until - HOUR)}
     narrowed = any(filters.address.chosen.get(name) for name in ("tenant", "project", "queue"))
     shares: list[Mapping[str, Any]] = [
         {**row, "tenant": of_books.get(_key(row), row["tenant"]), "is_chosen": not narrowed or _key(row) in of_books}
-        for row in filters.rows(store, __file__, "layout", until=until, device=device)
+        for row in rows
     ]
     listed = [list(of_device) for _, of_device in groupby(shares, key=lambda row: (row["node"], row["device_id"]))]
     return [one for one in listed if any(share["is_chosen"] for share in one)]

@@ -73,7 +73,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
                 months,
                 month,
                 sums,
-                _costs_so_far(store, months, filters),
+                _costs_so_far(store, [one for one in months if one is not month], filters),
                 filters,
                 words,
                 close_form(store, closed.end, untimed, words),
