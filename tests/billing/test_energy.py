@@ -749,9 +749,10 @@ def test_settings_are_stored_with_author_and_version_and_applying_them_again_cha
     assert current.settings.intensity[0].effective_from == datetime(2026, 9, 30, 22, tzinfo=UTC)
     assert current.settings.version == first
     second = settle(store, intensity=[{**rule, "grams_per_kwh": "381"}])
-    assert [(row["action"], row["object"], json.loads(row["inputs"])) for row in history(store, "energy")] == sorted(
-        [("energy.apply", first, {}), ("energy.apply", second, {"before": first})], key=lambda row: row[1]
-    )
+    assert [(row["action"], row["object"], json.loads(row["inputs"])) for row in history(store, "energy")] == [
+        ("energy.apply", first, {}),
+        ("energy.apply", second, {"before": first}),
+    ]
 
 
 # --- the command line ------------------------------------------------------------------------------------------------
