@@ -49,10 +49,9 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     objectives = {row["kind"] for row in filters.rows_now(store, __file__, "kinds")}
     end = known_until(store, filters)
     submitted = filters.any_submitted(store)
-    rows, longest_ones, waiters, reported, taken = filters.at_once(
+    (rows, longest_ones), waiters, reported, taken = filters.at_once(
         store,
-        lambda on: by_queue(on, filters, objectives, end) if submitted else [],
-        lambda on: longest(on, filters) if submitted else [],
+        lambda on: _waits(on, filters, objectives, end) if submitted else ([], []),
         lambda on: waiting(on, filters, at=end) if submitted else [],
         lambda on: filters.rows(on, __file__, "scheduler"),
         lambda on: preemptions(on, filters),
@@ -84,6 +83,12 @@ def _beside(*cards: Component | None) -> Sequence[Component]:
     """Side by side where there are both: one alone would leave half of its row empty."""
     shown = [card for card in cards if card is not None]
     return [parts.split(*shown, class_name="gl-even")] if len(shown) > 1 else shown
+
+
+def _waits(store: Store, filters: Filters, objectives: Container[str], end: datetime) -> tuple[Rows, Rows]:
+    """Of each queue, and the longest of them."""
+    rows = by_queue(store, filters, objectives, end)
+    return rows, longest(store, filters, rows, end)
 
 
 def by_queue(store: Store, filters: Filters, objectives: Container[str], end: datetime) -> Rows:

@@ -1,10 +1,13 @@
 -- One row: a queue in which something was waiting in the period, the most waiting first.
 -- waiting: jobs still waiting at its end, or at the newest instant of it with facts; waiting_gpus: what they ask for (NULL: none
---          of them says); reasons, jobs: how many of them for each reason reported; oldest_seconds, oldest: how long the first
---          of them waits, and its workload.
+--          of them says); reasons, jobs: how many of them for each reason reported; oldest_seconds: how long the first of them waits.
 -- started: jobs that began in it; p50, p95, p99: seconds that they had waited (NULL: none began).
+-- longest: of those that waited a second or more, the three of each cluster that waited longest: milliseconds, negative, and
+--          allocation_hash.
 -- bound: seconds, of the strictest objective for all tenants of the queue; late: jobs that began later than that, or wait
 --          longer at the end (NULL: no objective); judged: those and the jobs that began in time.
+-- Traps: bounds are joined to queues; joined to jobs they cost as much as a third of all. A job's names are no part of this: of
+--          all jobs they cost as much again (longest.sql asks for those of a few).
 -- Parameters: start, end DateTime64(3) (UTC); bound_clusters, bound_queues Array(String), bounds Array(Nullable(Float64)): the rows of
 --             bounds.sql; those of ({jobs})
 WITH
@@ -16,31 +19,44 @@ WITH
     waits AS
     (
         SELECT
-            t.queue AS queue, t.workload_id AS workload_id, t.gpus AS gpus, t.reason AS reason, b.bound AS bound,
+            t.cluster AS cluster, t.queue AS queue, t.allocation_hash AS allocation_hash, t.gpus AS gpus, t.reason AS reason,
             ifNull(t.started_at >= {start:DateTime64(3,'UTC')}, false) AS began,
             t.started_at IS NULL AND t.ended_at IS NULL AS waits,
-            dateDiff('millisecond', t.submitted_at, ifNull(t.started_at, {end:DateTime64(3,'UTC')})) / 1000 AS wait_seconds
+            dateDiff('millisecond', t.submitted_at, ifNull(t.started_at, {end:DateTime64(3,'UTC')})) AS waited_ms
         FROM ({jobs}) AS t
-        LEFT JOIN bounds AS b ON t.cluster = b.cluster AND t.queue = b.queue
+        WHERE began OR waits
+    ),
+    queues AS
+    (
+        SELECT
+            cluster, queue,
+            sumOrNullIf(gpus, waits) AS waiting_gpus,
+            sumMapIf([reason], [toUInt64(1)], waits) AS by_reason,
+            groupArrayIf(waited_ms / 1000, waits) AS waiting_seconds,
+            groupArrayIf(waited_ms / 1000, began) AS began_seconds,
+            groupArraySortedIf(3)((-waited_ms, allocation_hash), began AND waited_ms >= 1000) AS longest
+        FROM waits
+        GROUP BY cluster, queue
     )
 SELECT
     queue,
-    countIf(waits) AS waiting,
-    sumOrNullIf(gpus, waits) AS waiting_gpus,
-    sumMapIf([reason], [toUInt64(1)], waits) AS by_reason,
+    sum(length(q.waiting_seconds)) AS waiting,
+    sumOrNull(q.waiting_gpus) AS waiting_gpus,
+    sumMap(q.by_reason.1, q.by_reason.2) AS by_reason,
     by_reason.1 AS reasons,
     by_reason.2 AS jobs,
-    maxOrNullIf(wait_seconds, waits) AS oldest_seconds,
-    argMinIf(w.workload_id, (-w.wait_seconds, w.workload_id), waits) AS oldest,
-    countIf(began) AS started,
-    quantilesExactIf(0.5, 0.95, 0.99)(wait_seconds, began) AS quantiles,
+    maxOrNullArray(q.waiting_seconds) AS oldest_seconds,
+    groupArrayArray(q.longest) AS longest,
+    sum(length(q.began_seconds)) AS started,
+    quantilesExactArray(0.5, 0.95, 0.99)(q.began_seconds) AS quantiles,
     if(started > 0, quantiles[1], NULL) AS p50,
     if(started > 0, quantiles[2], NULL) AS p95,
     if(started > 0, quantiles[3], NULL) AS p99,
-    min(w.bound) AS bound,
-    if(bound IS NULL, NULL, countIf(wait_seconds > w.bound)) AS late,
-    countIf(began AND w.bound IS NOT NULL OR wait_seconds > w.bound) AS judged
-FROM waits AS w
-WHERE began OR waits
+    min(b.bound) AS bound,
+    sum(arrayCount(one -> one > ifNull(b.bound, inf), q.waiting_seconds)) AS late_waiting,
+    if(bound IS NULL, NULL, late_waiting + sum(arrayCount(one -> one > ifNull(b.bound, inf), q.began_seconds))) AS late,
+    late_waiting + sum(if(b.bound IS NULL, 0, length(q.began_seconds))) AS judged
+FROM queues AS q
+LEFT JOIN bounds AS b ON q.cluster = b.cluster AND q.queue = b.queue
 GROUP BY queue
 ORDER BY waiting DESC, p95 DESC, queue

@@ -160,7 +160,7 @@ def test_queues_say_what_the_view_of_waits_says(house: Store) -> None:
     assert (row["waiting_gpus"], row["bound"], row["late"]) == (16, 300, 4)
     assert "4 of 4 jobs with a target waited longer" in str(show(house, ANYBODY, "/queues", f"?{MONTH}").page)
     (mine,) = by_queue(house, f"{MONTH}&tenant=vision")
-    assert (mine["waiting"], mine["oldest"]) == (1, "w2-vision")
+    assert (mine["waiting"], mine["started"]) == (1, 1)
 
 
 def test_reasons_are_the_scheduler_s_last_ones_or_the_events(house: Store) -> None:

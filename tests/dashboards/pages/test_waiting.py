@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -31,7 +32,7 @@ from gpuledger.client import ApiError, Client
 from gpuledger.mcp import tools
 from tests.dashboards.browser import MARKS, picture, tab
 from tests.dashboards.site import NOW, serving
-from tests.draws import keep_seed, seldom
+from tests.draws import dice_of, keep_seed, seldom
 from warehouse.store import Store
 
 pytestmark = pytest.mark.usefixtures("anybody")
@@ -355,9 +356,15 @@ def grid_rows(shown: Any, name: str) -> list[dict[str, Any]]:
     return rows
 
 
+def longest_waits(store: Store, search: str) -> Sequence[Mapping[str, Any]]:
+    filters = filters_of(store, search)
+    assert filters.period is not None
+    end = filters.period.end
+    return longest(store, filters, queues.by_queue(store, filters, (), end), end)
+
+
 def test_the_longest_waits_of_each_queue_lead_to_their_workloads(over: Store) -> None:
-    filters = filters_of(over, f"?{DAY}")
-    rows = longest(over, filters)
+    rows = longest_waits(over, f"?{DAY}")
     waits = [row["wait_seconds"] for row in rows]
     assert waits == sorted(waits, reverse=True)
     queued = [(row["cluster"], row["queue"]) for row in rows]
@@ -365,7 +372,7 @@ def test_the_longest_waits_of_each_queue_lead_to_their_workloads(over: Store) ->
     (late,) = (row for row in rows if row["queue"] == "over")
     assert (late["workload_id"], late["wait_seconds"], late["reason"]) == ("w-late", 6 * 3600, "WaitingForQuota")
     assert not any(row["started_at"] is None for row in rows)
-    assert longest(over, filters_of(over, "?period=2026-10-03&queue=over")) == []
+    assert longest_waits(over, "?period=2026-10-03&queue=over") == []
     shown = grid_rows(show(over, ANYBODY, "/queues", f"?{DAY}").page, "queues-longest")
     assert f"/workloads?{DAY}&workload=w-late" in {row["href"] for row in shown}
 
@@ -382,7 +389,7 @@ def test_no_queue_is_missing_among_the_longest_waits(over: Store) -> None:
         "INSERT INTO events (ts, cluster, source, allocation_id, workload_id, event, tenant, project, queue, gpus) "
         f"VALUES {', '.join(rows)}"
     )
-    found = longest(over, filters_of(over, "?period=2026-10-20"))
+    found = longest_waits(over, "?period=2026-10-20")
     assert len(found) == 22
     assert "brief" in {row["queue"] for row in found}
 
@@ -495,3 +502,103 @@ def test_longest_waits_say_their_queue_unless_one_is_chosen(house: Store) -> Non
     every, of_one = ({one["field"]: one for one in card.children[-1].columnDefs} for card in cards)
     assert "queue" in every and not every["queue"].get("initialHide")
     assert "queue" not in of_one
+
+
+QUEUES = ("short", "long", "odd")
+
+
+def reckoned(
+    stories: Mapping[tuple[str, str], Sequence[tuple[float, str]]], end: float, bounds: Mapping[tuple[str, str], float]
+) -> dict[str, dict[str, Any]]:
+    """Of each queue, job by job: who waits at `end`, how long those that began from 0 on had waited, who is late, and
+    the three longest waits of each cluster.   stories: of a cluster and a name that begins with its queue, what
+    happened, in seconds; bounds: of a cluster and a queue, in seconds."""
+    waiting: dict[str, list[float]] = defaultdict(list)
+    began: dict[tuple[str, str], list[float]] = defaultdict(list)
+    late: dict[str, int] = defaultdict(int)
+    judged: dict[str, int] = defaultdict(int)
+    for (cluster, name), story in stories.items():
+        seen = [(at, event) for at, event in story if at < end]
+        submitted = [at for at, event in seen if event == "submitted"]
+        starts = [at for at, event in seen if event == "started"]
+        over = any(event in ("finished", "failed", "cancelled", "rejected") for _, event in seen)
+        if not submitted:
+            continue
+        queue = name.split("-")[0]
+        bound = bounds.get((cluster, queue))
+        if starts and min(starts) >= 0:
+            began[queue, cluster].append(waited := min(starts) - min(submitted))
+            judged[queue] += bound is not None
+        elif starts or over:
+            continue
+        else:
+            waiting[queue].append(waited := end - min(submitted))
+            judged[queue] += bound is not None and waited > bound
+        if bound is not None:
+            late[queue] += waited > bound
+    found = {}
+    for queue in {*waiting, *(queue for queue, _ in began)}:
+        waits = sorted(one for (of, _), some in began.items() if of == queue for one in some)
+        found[queue] = {
+            "waiting": len(waiting[queue]),
+            "oldest_seconds": max(waiting[queue], default=None),
+            "started": len(waits),
+            "p50": waits[len(waits) // 2] if waits else None,
+            "late": late.get(queue),
+            "judged": judged[queue],
+            "longest": sorted(
+                one
+                for (of, _), some in began.items()
+                if of == queue
+                for one in sorted(one for one in some if one >= 1)[-3:]
+            ),
+        }
+    return found
+
+
+def test_waits_by_queue_are_as_reckoned_job_by_job(house: Store) -> None:
+    dice = dice_of(None)
+    midnight = datetime(2026, 10, 21, tzinfo=UTC)
+    stories: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    for number in range(150):
+        at = dice.uniform(-86_400, 86_400)
+        story = [(at, "submitted")] if dice.random() < 0.95 else []
+        for event in ("started", "preempted", "submitted", "started", "finished"):
+            at += dice.choice((0.4, 30, 3_000, 30_000)) * dice.random()
+            if dice.random() < 0.5:
+                story.append((at, event))
+        if dice.random() < 0.2:
+            story.append((at + 1, dice.choice(("cancelled", "failed", "rejected"))))
+        name = f"{dice.choice(QUEUES)}-{number}"
+        stories[f"rk{dice.randrange(2)}", name] = [(round(when, 3), event) for when, event in story]
+    rows = [
+        f"(fromUnixTimestamp64Milli({round(1000 * (midnight.timestamp() + at))}), '{cluster}', 's', '{name}', "
+        f"'w-{name}', '{event}', 'speech', 'p', '{name.split('-')[0]}', 1)"
+        for (cluster, name), story in stories.items()
+        for at, event in story
+    ]
+    house.command(
+        "INSERT INTO events (ts, cluster, source, allocation_id, workload_id, event, tenant, project, queue, gpus) "
+        f"VALUES {', '.join(rows)}"
+    )
+    filters = filters_of(house, "?period=2026-10-21&cluster=rk0&cluster=rk1")
+    assert filters.period is not None
+    bounds = {(cluster, queue): 600.0 for cluster in ("rk0", "rk1") for queue in QUEUES if dice.random() < 0.5}
+    given = {
+        "bound_clusters": [cluster for cluster, _ in bounds],
+        "bound_queues": [queue for _, queue in bounds],
+        "bounds": list(bounds.values()),
+    }
+    for hours in (24, dice.randrange(1, 24)):
+        end = midnight + timedelta(hours=hours)
+        found = {row["queue"]: row for row in filters.rows(house, queues.__file__, "by_queue", end=end, **given)}
+        expected_rows = reckoned(stories, hours * 3600, bounds)
+        assert set(found) == set(expected_rows)
+        for queue, one in expected_rows.items():
+            waits = sorted(-waited / 1000 for waited, _ in found[queue]["longest"])
+            told = {name: found[queue][name] for name in one if name != "longest"} | {"longest": waits}
+            assert told == {name: pytest.approx(value) for name, value in one.items()}, queue
+        shown = longest(house, filters, list(found.values()), end)
+        assert sorted(row["wait_seconds"] for row in shown) == pytest.approx(
+            sorted(wait for one in expected_rows.values() for wait in one["longest"])
+        )
