@@ -194,8 +194,8 @@ DEAR = (
     "tests/warehouse/test_shards.py",
 )
 """How the names of tests begin that take seconds each while others of their file go nearly the same way: a run of
-`make check` has one in four of them, another run others. Not what is compared with golden files."""
-DEAR_RUNS = 4
+`make check` has one in eight of them, another run others. Not what is compared with golden files."""
+DEAR_RUNS = 8
 
 
 def is_exhaustive(name: str) -> bool:

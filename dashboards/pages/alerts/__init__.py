@@ -15,6 +15,7 @@ from access.current import current
 from access.roles import Action
 from alerts.evaluate import CATCH_UP
 from alerts.reading import alerts, parsed
+from alerts.routing import Silence
 from alerts.silences import silences
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
@@ -41,20 +42,20 @@ Spans = Sequence[tuple[datetime, datetime]]
 
 def layout(store: Store, filters: Filters, words: Language) -> Component:
     now = datetime.now(UTC)
-    found, evaluated, history = filters.at_once(
+    may_silence, sees_fleet = current().may(Action.silence), current().may(Action.see_fleet)
+    rule = filters.more.get("rule", "")
+    found, evaluated, history, (quiet, targets) = filters.at_once(
         store,
         lambda on: active(on, filters, now),
         lambda on: is_evaluated(on, filters),
         lambda on: _history(on, filters, words) if filters.period else (),
+        lambda on: _notified(on, filters, now, rule) if sees_fleet else ([], []),
     )
-    may_silence, sees_fleet = current().may(Action.silence), current().may(Action.see_fleet)
     begun = next((one for one in found if one["fingerprint"] == filters.more.get("silence")), None)
-    rule = filters.more.get("rule", "")
-    targets = filters.rows(store, __file__, "deliveries", rule=rule) if sees_fleet and filters.period else []
-    silences_part = silencing.silences_card(store, filters, now, begun, may_silence, words) if sees_fleet else None
+    silences_part = silencing.silences_card(quiet, filters, now, begun, may_silence, words) if sees_fleet else None
     return parts.page(
         parts.titles(filters, words, words("alerts.title"), _of_rule(filters, words)),
-        _headline(found, len(silences(store, now)) if sees_fleet else None, targets, evaluated, words),
+        _headline(found, len(quiet) if sees_fleet else None, targets, evaluated, words),
         silences_part if begun else None,
         active_card(found, filters, now, evaluated, may_silence, words, linked_note(store, found, filters, words)),
         *history,
@@ -63,6 +64,11 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             None if begun else silences_part,
         ),
     )
+
+
+def _notified(store: Store, filters: Filters, now: datetime, rule: str) -> tuple[list[Silence], Rows]:
+    """The silences, and the targets that notifications went to."""
+    return silences(store, now), filters.rows(store, __file__, "deliveries", rule=rule) if filters.period else []
 
 
 def _of_rule(filters: Filters, words: Language) -> Component | None:

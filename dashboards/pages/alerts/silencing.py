@@ -31,14 +31,19 @@ ABOUT = ("alertname", "cluster", "node", "device_id", "queue", "tenant", "worklo
 
 
 def silences_card(
-    store: Store, filters: Filters, now: datetime, alert: Mapping[str, Any] | None, may_silence: bool, words: Language
+    found: Sequence[Silence],
+    filters: Filters,
+    now: datetime,
+    alert: Mapping[str, Any] | None,
+    may_silence: bool,
+    words: Language,
 ) -> Component:
     """alert: the one that prefills the form."""
     matchers = "" if alert is None else matchers_text(alert["labels"])
     return parts.card(
         words("alerts.silences"),
         words("alerts.silences_of_all" if filters.more.get("rule") else "alerts.silences_is"),
-        html.Div(listed(silences(store, now), filters, now, may_silence, words), id="alerts-silences"),
+        html.Div(listed(found, filters, now, may_silence, words), id="alerts-silences"),
         _form(matchers, alert is not None, words) if may_silence else None,
         id="silences",
     )
