@@ -23,9 +23,10 @@ from ingest.json_files import lines_piece
 from ingest.normalise import normalise
 from ingest.permissions import Doubt
 from ingest.wire import plain
-from ingest.write import unacknowledge, write
+from ingest.write import is_begun, unacknowledge, write
 from warehouse.records import NARROW, RECORD_TYPES, RecordType
 from warehouse.store import Store, identifier, read_sql
+from warehouse.turns import Held, HeldTogether
 
 Decision = Literal["accepted", "refused"]
 HELD = "held"
@@ -134,9 +135,21 @@ def rows_of(store: Store, push: HeldPush) -> list[dict[str, Any]]:
 
 def write_rows(store: Store, push: HeldPush, rows: Sequence[Mapping[str, Any]]) -> None:
     """Writes the rows into a store as their sender's; written again they change nothing."""
-    source = f"held push {push.id}: {rows[0]['source']}"
-    batch = _batch(RECORD_TYPES[push.record_type], source, [row["raw"] for row in rows])
-    write(store, RECORD_TYPES[push.record_type], source, batch, push.sender)
+    record, source, batch = _accepted(push, rows)
+    write(store, record, source, batch, push.sender)
+
+
+def _withdraw(store: Store, push: HeldPush, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Removes what was written of the rows when somebody accepted them and was killed before that was recorded."""
+    record, _, batch = _accepted(push, rows)
+    if is_begun(store, record, batch):
+        unacknowledge(store, record, batch.id)
+
+
+def _accepted(push: HeldPush, rows: Sequence[Mapping[str, Any]]) -> tuple[RecordType, str, Batch]:
+    """The batch as which the rows are written if they are accepted, with its type and source."""
+    record, source = RECORD_TYPES[push.record_type], f"held push {push.id}: {rows[0]['source']}"
+    return record, source, _batch(record, source, [row["raw"] for row in rows])
 
 
 def _write_rows(
@@ -162,13 +175,16 @@ def decide(
     author: str,
     why: str,
     note: Callable[[], None] = lambda: None,
+    turn: Held | None = None,
 ) -> HeldPush:
     """Accepts or refuses a held push; accepting writes exactly its rows. Repeating a decision changes nothing.
 
-    note: is called before anything is written, once it is certain that the decision may be taken.
+    note: is called before anything is written, once it is certain that the decision may be taken.   turn: in which
+        others do not decide.
 
-    Errors: IngestError if it was decided the other way, or has other rows by now.
+    Errors: IngestError if it was decided the other way, or has other rows by now. TurnLostError.
     """
+    turn = turn or Held()
     if push.state != HELD:
         if push.state == decision:
             return push
@@ -176,32 +192,39 @@ def decide(
             f"held push {push.id}", f"was {push.state} by {push.decided_by}", "See: gpuledger held list --all"
         )
     rows = rows_of(store, push)
+    turn.check()
     note()
+    turn.check()
     if decision == ACCEPTED:
         write_rows(store, push, rows)
+    if decision == REFUSED or held_push(store, push.id).state == REFUSED:  # the latter by others, while we stood still
+        _withdraw(store, push, rows)
     names = ("hash", "source", "reason", "subject", "detail", "ts", "raw", "held_at")
     columns = {name: [row[name] for row in rows] for name in names}
     decided = {"state": decision, "push": push.id, "decided_at": now, "decided_by": author, "why": why}
+    turn.check()
     _write(store, push.sender, push.record_type, columns, decided)
     return held_push(store, push.id)
 
 
-def take_back(store: Store, batches: Mapping[int, str], reason: str) -> int:
+def take_back(store: Store, batches: Mapping[int, str], reason: str, closing: Held | None = None) -> int:
     """Turns rows of already written batches into held rows, and removes them from the store. A batch about several
     subjects is only rewritten as a few smaller batches; the caller then finds out which of those to hold. Earlier
     decisions stand: accepted rows are written again as such, refused rows are left out. If killed, it resumes when
     called again; no row is lost. Returns how many rows are held now.
 
-    batches: by id, the effect that they would have, in words for the person who decides.
+    batches: by id, the effect that they would have, in words for the person who decides.   closing: the turn of the
+        close that found them.   Errors: TurnLostError: another close may have read them by now, for an invoice.
     """
-    with store.turn(DECISIONS):
+    with store.turn(DECISIONS) as deciding:
+        turn = HeldTogether(closing or Held(), deciding)
         return sum(
-            _taken_back(store, about, Doubt(reason, batches[about["batch"]]))
+            _taken_back(store, turn, about, Doubt(reason, batches[about["batch"]]))
             for about in store.rows(read_sql(__file__, "pushed_batches"), {"batches": sorted(batches)})
         )
 
 
-def _taken_back(store: Store, about: Mapping[str, Any], doubt: Doubt) -> int:
+def _taken_back(store: Store, turn: Held, about: Mapping[str, Any], doubt: Doubt) -> int:
     batch, record, sender, source = about["batch"], RECORD_TYPES[about["record_type"]], about["sender"], about["source"]
     table = {"table": identifier(record.name), "columns": ", ".join(identifier(c.name) for c in record.columns)}
     statement = read_sql(__file__, "rows_of_batch", **table)
@@ -213,6 +236,7 @@ def _taken_back(store: Store, about: Mapping[str, Any], doubt: Doubt) -> int:
     for row in undecided.values():
         parts.setdefault(_reported_apart_by(record, row), []).append(row)
     waits = 0
+    turn.check()
     if accepted:
         _write_rows(store, record, f"held push: {source}", sender, accepted, batch)
     if len(parts) == 1 and len(undecided) == len(rows):
@@ -224,6 +248,7 @@ def _taken_back(store: Store, about: Mapping[str, Any], doubt: Doubt) -> int:
         several = list(parts.values())
         for first in range(min(PARTS, len(several))):
             _write_rows(store, record, source, sender, [row for part in several[first::PARTS] for row in part], batch)
+    turn.check()
     unacknowledge(store, record, batch)
     return waits
 

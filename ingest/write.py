@@ -154,6 +154,14 @@ def _arrived(store: Store, record: RecordType, batch: Batch) -> dict[str, int]:
     return row
 
 
+def is_begun(store: Store, record: RecordType, batch: Batch) -> bool:
+    """Whether the batch, or some of it, is in the store."""
+    about = {"record_type": record.name, "batch": batch.id}
+    if store.rows(read_sql(__file__, "batch_done"), about):
+        return True
+    return bool(len(batch.table)) and any(_arrived(store, record, batch).values())
+
+
 def _insert_anew(
     store: Store, record: RecordType, batch: Batch, staged: str, is_there: bool = True, otherwise: bool = False
 ) -> None:

@@ -173,7 +173,8 @@ class _TableTurn(Held):
             renewer.join()
 
     def check(self) -> None:
-        if self._is_late() or self._was_silent():
+        # Our own clock last: we may have stood still while the store answered.
+        if self._was_silent() or self._is_late():
             raise TurnLostError(
                 self._at, f"no sign of life for over {self._lease:g} s", "Others carry on; run it again"
             )

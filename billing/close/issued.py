@@ -37,6 +37,7 @@ from ingest import held
 from ingest.issued_months import issued_months
 from ingest.permissions import ISSUED_MONTH
 from warehouse.store import Store, read_sql
+from warehouse.turns import Held
 
 log = logging.getLogger(__name__)
 
@@ -91,12 +92,13 @@ class IssuedMonths:
 
 @dataclass
 class Fence:
-    """Of one close.   harmless: pushed batches that were looked at already, and together change nothing beside all that
-    is new and was not pushed (others)."""
+    """Of one close.   turn: that it has.   harmless: pushed batches that were looked at already, and together change
+    nothing beside all that is new and was not pushed (others)."""
 
     store: Store
     card: AppliedCard | None
     mapping: AppliedMapping | None
+    turn: Held
     harmless: set[int] = field(default_factory=set)
     others: set[int] = field(default_factory=set)
 
@@ -143,7 +145,8 @@ class Fence:
         if not found:
             return None
         names = months.names(dirty)
-        rows = held.take_back(self.store, dict.fromkeys(found, f"would change {names}, which is issued"), ISSUED_MONTH)
+        effects = dict.fromkeys(found, f"would change {names}, which is issued")
+        rows = held.take_back(self.store, effects, ISSUED_MONTH, self.turn)
         if rows:
             log.warning(
                 "close: %s pushed rows would change %s, which is issued; they are held for approval", rows, names

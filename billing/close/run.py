@@ -107,7 +107,7 @@ def _close(
     progress = on_progress or (lambda what, done, total: None)
     card, mapping = current_rate_card(store), current_mapping(store)
     stage = with_before(store, Stage(_next_run(store)))
-    fence, taken_back = Fence(store, card, mapping), 0
+    fence, taken_back = Fence(store, card, mapping, held), 0
     try:
         progress("claims", 0, 0)
         carried = None if whole else carried_over(store, stage, mapping)
@@ -126,6 +126,7 @@ def _close(
             taken_back += taken
             drop_stage(store, stage)
             refused, dirty, cutoff, has_moved = _staged(store, stage, limit, card, mapping)
+        held.check()
         name_facts(store, stage)
         changed = done = 0
         progress("attributing", 0, len(dirty))

@@ -26,8 +26,8 @@ def refuse(store: Store, id: str, now: datetime, actor: str, why: str = "") -> H
 
 def _decided(store: Store, id: str, decision: Decision, now: datetime, actor: str, why: str) -> HeldPush:
     # Two people, each at another server, cannot both have it their way.
-    with store.turn(DECISIONS):
+    with store.turn(DECISIONS) as held:
         push = held_push(store, id)
         inputs = {name: getattr(push, name) for name in ("sender", "record_type", "reason", "subject", "rows")}
         note = partial(audit.record, store, now, actor, ACTIONS[decision], push.id, why, inputs)
-        return decide(store, push, decision, now, actor, why, note)
+        return decide(store, push, decision, now, actor, why, note, held)

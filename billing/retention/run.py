@@ -17,6 +17,7 @@ from billing.removed import DAY, REACH, Removed, removed_days
 from warehouse.errors import LedgerError
 from warehouse.sql import identifier
 from warehouse.store import Store, read_sql
+from warehouse.turns import HeldTogether
 
 BY_ENGINE = {"metrics": "metrics", "findings": "findings", "sums": "stream_hours"}
 """What the engine removes by itself: no entry of the ledger and no document depends on it."""
@@ -124,7 +125,7 @@ def remove(store: Store, author: str, now: datetime, even_invoiced: bool = False
             held.check()
             # Meanwhile nothing is pushed, which would be lost if it came between the copy and the replacement, and
             # nothing is issued.
-            with store.turn(), _kept(store, day) as (table, kept):
+            with store.turn() as writing, _kept(store, day) as (table, kept):
                 if (now_issued := int(store.value("SELECT count() AS n FROM invoices"))) != documents:
                     documents, needs = now_issued, _needs(store)
                 if not even_invoiced and any(_is_needed(day, spans) for spans in needs.values()):
@@ -137,6 +138,7 @@ def remove(store: Store, author: str, now: datetime, even_invoiced: bool = False
                     "invoices": sorted(number for number, spans in needs.items() if _is_needed(day, spans)),
                 }
                 audit.record(store, now, author, "retention.remove", f"samples {day:%Y-%m-%d}", reason, inputs)
+                HeldTogether(held, writing).check()
                 store.command(_removal(store, day, table if kept else ""))
         held.check()
         written = _superseded(store, _set(store).get("superseded"), now)

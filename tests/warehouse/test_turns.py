@@ -157,6 +157,26 @@ def test_who_stood_still_for_a_lease_has_lost_its_turn(url: str) -> None:
     assert said == b"still: no sign of life for over 3 s. Others carry on; run it again\n"
 
 
+def test_who_stood_still_while_the_store_answered_has_lost_its_turn(
+    process: Callable[..., TurnsBetween], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store's answer is from before."""
+    clock = [0.0]
+    monkeypatch.setattr("warehouse.turns.elapsed", lambda: clock[0])
+    with process().turn("asking") as held:
+        held.check()
+        silent = held._was_silent  # type: ignore[attr-defined]
+
+        def answered() -> bool:
+            said: bool = silent()
+            clock[0] += 61.0
+            return said
+
+        monkeypatch.setattr(held, "_was_silent", answered)
+        with pytest.raises(TurnLostError):
+            held.check()
+
+
 def test_a_store_whose_clock_is_set_forward_tells_the_holder_that_others_may_have_come(
     process: Callable[..., TurnsBetween], url: str
 ) -> None:
