@@ -21,6 +21,7 @@ from ingest.held import hash_of
 from ingest.normalise import normalise
 from ingest.pieces import table_pieces
 from ingest.write import write
+from tests.conftest import REPO
 from tests.ingest.rows import HEADER, NOW, content, facts, samples, save
 from warehouse.records import DEVICES, EVENTS, NARROW, SAMPLES, SERVICE_LEVELS, Column, RecordType
 from warehouse.store import Store
@@ -50,6 +51,24 @@ def test_the_same_rows_in_another_order_and_cut_count_as_duplicates(store: Store
     overlapping = ingest_tables(store, SAMPLES, "c", [samples(100, first=1950)], now=NOW)
     assert (overlapping.written, overlapping.duplicate) == (50, 50)
     assert before[0]["n"] + 50 == content(store)[0]["n"] == content(store)[0]["keys"]
+
+
+def test_rows_of_a_writer_that_was_killed_are_counted_once_as_the_documents_say(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sent again together with others, they are another batch: the table has both."""
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("ingest.write._complete", killed)
+        ingest_tables(store, SAMPLES, "a", [samples(100)], now=NOW)
+    ingest_tables(store, SAMPLES, "b", [samples(150)], now=NOW)
+    assert store.value("SELECT count() FROM samples") == 250
+    text = (REPO / "docs" / "sql.md").read_text(encoding="utf-8")
+    counted = store.rows(text.split("```sql")[-1].split("```")[0])
+    assert sum(row["measurements"] for row in counted) == 150
 
 
 def test_rows_that_repeat_within_a_batch_count_once(store: Store) -> None:
