@@ -21,9 +21,10 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +41,7 @@ ANOTHER = "Choose another backup with --name, or --even-damaged for what this on
 WHOLE = "whole-"
 NAME = "%Y-%m-%dT%H-%M-%SZ"
 """Of a backup: when it was made, UTC."""
+A_FOLDER = re.compile(rf"({WHOLE})?\d{{4}}-\d\d-\d\dT\d\d-\d\d-\d\dZ")
 ENGINE, ACCESS, MANIFEST = "engine", "access.sqlite", "manifest.json"
 SUMS = "SHA256SUMS"
 """As sha256sum writes and checks it."""
@@ -291,11 +293,17 @@ def forget(folder: Path, keep: int) -> Sequence[Backup]:
             # The manifest first: without it the rest is no backup any more.
             (folder / one.name / MANIFEST).unlink()
             shutil.rmtree(folder / one.name)
-        wholes = {one.whole for one in kept}
-        for path in folder.glob(f"{WHOLE}*"):
-            if path.name not in wholes:
-                shutil.rmtree(path)
+        for name in leftovers((path.name for path in folder.iterdir()), kept):
+            shutil.rmtree(folder / name)
         return old
+
+
+def leftovers(names: Iterable[str], kept: Sequence[Backup]) -> list[str]:
+    """Folders that belong to none of the kept backups: whole copies, and what is left of backups whose removal was
+    killed. Not what is newer than they are, which may be on its way."""
+    wanted = {name for one in kept for name in (one.name, one.whole)}
+    newest = max((one.name for one in kept), default="")
+    return sorted(name for name in {*names} - wanted if A_FOLDER.fullmatch(name) and name.removeprefix(WHOLE) < newest)
 
 
 @contextlib.contextmanager

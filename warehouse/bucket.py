@@ -25,7 +25,17 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
-from warehouse.backup import MANIFEST, WHOLE, Backup, BackupError, backups, held, parsed_manifest, refuse_mixed
+from warehouse.backup import (
+    MANIFEST,
+    WHOLE,
+    Backup,
+    BackupError,
+    backups,
+    held,
+    leftovers,
+    parsed_manifest,
+    refuse_mixed,
+)
 from warehouse.store import EmbeddedStore, Store
 
 if TYPE_CHECKING:
@@ -63,8 +73,7 @@ class Bucket:
     def backups(self) -> list[Backup]:
         """Those that are there, the oldest first.   Errors: BackupError."""
         with self._errors():
-            names = [path.removesuffix("/") for path in self._sizes("", recursive=False)]
-            names = sorted(name for name in names if not name.startswith(WHOLE))
+            names = sorted(name for name in self._folders() if not name.startswith(WHOLE))
             texts = _at_once(self._manifest, names)
         return [
             parsed_manifest(text, f"{self.root}/{name}/{MANIFEST}", Backup)
@@ -110,14 +119,13 @@ class Bucket:
         """Removes all but the newest, and whole copies on which none of those rests. Answers which."""
         made = self.backups()
         old, kept = made[:-keep], made[-keep:]
-        wholes = {one.whole for one in kept}
         with self._errors():
             files = self._files
             for one in old:
                 # The manifest first: without it the rest is no backup any more.
                 files.delete_file(f"{self.root}/{one.name}/{MANIFEST}")
                 files.delete_dir(f"{self.root}/{one.name}")
-            for name in {one.whole for one in old} - wholes:
+            for name in leftovers(self._folders(), kept):
                 files.delete_dir(f"{self.root}/{name}")
         return old
 
@@ -153,6 +161,9 @@ class Bucket:
             return None
         with files.open_input_stream(path) as source:
             return bytes(source.read()).decode("utf-8", "replace")
+
+    def _folders(self) -> list[str]:
+        return [path.removesuffix("/") for path in self._sizes("", recursive=False)]
 
     def _sizes(self, part: str, recursive: bool = True) -> dict[str, int]:
         """Bytes of each file below a folder; without `recursive` what is right in it, folders as well."""

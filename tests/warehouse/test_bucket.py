@@ -18,7 +18,7 @@ from tests.gpuledger.running import refused
 from tests.stores import fresh_store
 from tests.warehouse.s3_server import KEY, S3, SECRET, s3_server
 from tests.warehouse.test_backup import LATER, NOW, content, opened
-from warehouse.backup import MANIFEST, Backup, BackupError, back_up, restore
+from warehouse.backup import MANIFEST, Backup, BackupError, back_up, forget, restore
 from warehouse.bucket import Bucket, bucket_of
 
 
@@ -111,12 +111,31 @@ def test_a_file_of_many_parts_comes_back_whole(tmp_path: Path, s3: S3) -> None:
 
 def test_old_backups_go_with_what_only_they_rest_on(tmp_path: Path, s3: S3) -> None:
     folder, target = tmp_path / "backups", bucket(s3)
-    made = [backup_of(folder, 1, "whole-1"), backup_of(folder, 2, "whole-2"), backup_of(folder, 3, "whole-2")]
+    wholes = [f"whole-2026-11-0{number}T00-00-00Z" for number in (1, 2)]
+    made = [backup_of(folder, 1, wholes[0]), backup_of(folder, 2, wholes[1]), backup_of(folder, 3, wholes[1])]
     assert target.copy(folder) == made
     assert target.forget(1) == made[:2]
     assert target.backups() == made[2:]
-    assert {name.split("/")[2] for name in s3.objects} - {""} == {"whole-2", made[2].name}
+    assert {name.split("/")[2] for name in s3.objects} - {""} == {wholes[1], made[2].name}
     assert target.copy(folder) == [], "what was removed is not copied again"
+
+
+def test_what_a_killed_removal_leaves_goes_with_the_next(tmp_path: Path, s3: S3) -> None:
+    folder, target = tmp_path / "backups", bucket(s3)
+    made = [backup_of(folder, 1, "whole-2026-11-01T00-00-00Z"), backup_of(folder, 2, "whole-2026-11-02T00-00-00Z")]
+    made.append(backup_of(folder, 3, made[1].whole))
+    target.copy(folder)
+    others = {"2026-11-01T00-00-00Z.note": b"", "notes/2026": b"", "whole-2026-11-09T00-00-00Z/data": b"of the next"}
+    s3.objects |= {f"ledgers/a site/{name}": data for name, data in others.items()}
+    for one in made[:2]:  # killed after the manifest
+        del s3.objects[f"ledgers/a site/{one.name}/manifest.json"]
+        (folder / one.name / MANIFEST).unlink()
+    for name in ("notes", "whole-2026-11-09T00-00-00Z"):
+        (folder / name).mkdir()
+    assert list(target.forget(1)) == list(forget(folder, 1)) == []
+    left = {made[2].name, made[2].whole, "notes", "whole-2026-11-09T00-00-00Z"}
+    assert {path.name for path in folder.iterdir() if path.is_dir()} == left
+    assert {name.split("/")[2] for name in s3.objects} - {""} == left | {"2026-11-01T00-00-00Z.note"}
 
 
 def test_a_bucket_takes_no_backup_of_another_store(tmp_path: Path, s3: S3) -> None:
