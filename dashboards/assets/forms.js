@@ -146,6 +146,7 @@
         if (form.dataset.then) location.assign(filled(form.dataset.then, told));
         else {
           if (form.dataset.done) sessionStorage.setItem(DONE, JSON.stringify([form.dataset.api, spoken(form, form.dataset.done, told)]));
+          document.dispatchEvent(new Event("gl-reload"));
           location.reload();
         }
         return;

@@ -582,6 +582,7 @@
       document.title = meta.title;
       document.documentElement.lang = meta.lang;
       if (isMoving) arrive();
+      else document.dispatchEvent(new Event("gl-drawn"));
       return meta.title;
     },
   };

@@ -168,6 +168,41 @@ def test_a_table_is_read_sorted_followed_and_left_by_keyboard_alone(served: str,
         assert wrong == []
 
 
+@seldom(4, "the keyboard keeps its place")
+def test_the_keyboard_keeps_its_place_on_a_page_that_is_drawn_anew(served: str, opened: Any) -> None:
+    """As found: after each filter, period or tab the focus was nowhere, and Tab began anew."""
+    from playwright.sync_api import expect
+
+    with tab(opened) as (page, wrong):
+        page.goto(served)
+        page.wait_for_url("**period=2026-10**")
+        tenants = page.locator(".gl-tab", has_text="Tenants")
+        tenants.press("Enter")
+        expect(page.locator("h1")).to_have_text("Tenants")
+        expect(tenants).to_be_focused()
+
+        tenant = page.get_by_role("combobox", name="Tenant").or_(page.get_by_role("textbox", name="Tenant")).first
+        tenant.focus()
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("Enter")
+        expect(page.locator(".gl-clear")).to_be_visible()
+        expect(tenant).to_be_focused()
+        expect(page.get_by_role("option").first).to_be_hidden()
+        page.locator(".gl-clear").press("Enter")
+        expect(page.locator(".gl-clear")).to_have_count(0)
+        expect(page.locator(".gl-bar :focus")).to_have_count(1)
+
+        page.locator(".gl-period-button").press("Enter")
+        page.locator(".gl-period-menu a", has_text="All closed time").press("Enter")
+        expect(page.locator(".gl-scope")).to_have_text("All closed time · UTC")
+        expect(page.locator(".gl-period-button")).to_be_focused()
+
+        page.locator("#page a.gl-cost-name, #page a[href*='tenant=']").first.press("Enter")
+        page.wait_for_url("**tenant=**")
+        expect(page.locator("#page")).to_be_focused()  # what led there is gone
+        assert wrong == []
+
+
 @seldom(4, "a part that cannot be shown says")
 def test_a_part_that_cannot_be_shown_says_so(served: str, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from playwright.sync_api import expect

@@ -42,8 +42,9 @@ def test_idle_jobs_are_reclaimed_and_kept_from_the_page(house: Store, tmp_path: 
             assert [
                 one["nodes"][0]["html"][:200] for one in Axe().run(page, "#now-reclaim").response["violations"]
             ] == []
-            row.get_by_role("button", name="Propose").click()
+            row.get_by_role("button", name="Propose").press("Enter")
             expect(row).to_contain_text("waits for approval")
+            expect(page.locator("#page")).to_be_focused()  # and on no button of another job
             expect(row.get_by_role("button", name="Propose")).to_have_count(0)
             row.get_by_role("button", name="Reclaim now").click()
             expect(row).to_contain_text("suspended")
