@@ -33,7 +33,10 @@ class Reach:
         a token."""
         if not self.scheduler:
             return None
-        return Client(self.scheduler, read_token(self.scheduler_token_file), actor, ANSWER_SECONDS)
+        token = read_token(self.scheduler_token_file)
+        return Client(
+            self.scheduler, token, actor, ANSWER_SECONDS, unanswered="Start it, or correct this server's --scheduler"
+        )
 
 
 NOWHERE = Reach()

@@ -53,6 +53,21 @@ CODES = {
 }  # fmt: skip
 """Of reasons; Slurm's and Kubernetes' own stay as they are, but for those that are called alike."""
 
+_DONE = {"made smaller": "缩减", "suspended": "挂起", "cancelled": "取消"}
+_STEPS = (
+    (r"so it is DONE(?=[; ]|$)", "因此做"),
+    (
+        r"if it stays idle, it is to be DONE in (\w+) at the earliest, if an operator says so",
+        r"若继续闲置，经运维同意后最早在 \1 后做",
+    ),
+    (
+        r"if it stays idle, it is DONE in (\w+) at the earliest, unless somebody keeps it",
+        r"若继续闲置，最早在 \1 后做，除非有人保留",
+    ),
+    (r"to be DONE, once an operator says so", "经运维同意后做"),
+)  # fmt: skip
+"""Of an idle policy (live.idle.words)."""
+
 _CHINESE = Phrases((
     # The whole of a text, or its beginning.
     (r"(\d+) alike wait longer, (\S+) the longest", r"另有 \1 个同类作业等得更久，\2 最久"),
@@ -141,7 +156,10 @@ _CHINESE = Phrases((
     (r"nothing is free for one more that is neither guaranteed to others nor needed by waiting jobs",
      "没有既未保障给他人、又不被等待作业需要的空闲可供再加一个"),
     # Idle jobs.
-    (r"idle for (.+?), as measured at (\S+)$", r"截至 \2 的测量，已闲置 \1"),
+    (r"idle for (.+?), as measured at (\S+?)(?=;|$)", r"截至 \2 的测量，已闲置 \1"),
+    *((text.replace("DONE", verb), put.replace("做", act)) for text, put in _STEPS for verb, act in _DONE.items()),
+    (r"a warning follows after (\w+)", r"闲置 \1 后警告"),
+    (r" \(policy ([^()]+)\)", lambda found: f"（策略：{policy(found[1], 'zh')}）"),
     (r"not all of it runs", "尚未全部运行"),
     (r"it has not run for long", "运行时间不长"),
     (r"last measured at (.+?), (\S+) ago", r"最近一次测量在 \1，\2 之前"),
@@ -172,6 +190,12 @@ _THEN = {"shrink": "缩减", "suspend": "挂起", "cancel": "取消"}
 _MARKS = {", ": "，", ": ": "："}
 _AFTER_CHINESE = re.compile(r"(?<=[\u4e00-\u9fff])[,:] ")
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)")
+
+
+def policy_act(summary: str) -> str:
+    """What an idle policy does in the end: `shrink`, `suspend` or `cancel`; '' of what is none."""
+    found = _POLICY.fullmatch(summary)
+    return found["then"] if found else ""
 
 
 def policy(summary: str, code: str) -> str:

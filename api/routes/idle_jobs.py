@@ -13,6 +13,7 @@ from api.reach import Reach
 from api.strict import Body, StrictRoute
 from billing import audit
 from gpuledger import documents
+from scheduler.live.admission import LONGEST_NAME
 from warehouse.errors import LedgerError
 
 router = APIRouter(tags=["now"], route_class=StrictRoute)
@@ -24,7 +25,7 @@ IdleJob = documents.IdleJob
 class OfJob(Body):
     """job: as `GET /idle-jobs` names it.   reason: for the audit."""
 
-    job: Annotated[str, Field(min_length=1, max_length=300)]
+    job: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
     reason: Annotated[str, Field(max_length=1000)] = ""
 
 

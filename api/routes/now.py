@@ -14,10 +14,13 @@ from api.problems import NotFoundError
 from api.strict import StrictRoute
 from billing.insights.now import Ask, asking, held, isolation, moment, quotas, reported, waiting, wanted
 from gpuledger import documents
+from scheduler.live.admission import LONGEST_NAME
 from warehouse.isolation import OBJECTIVES
 
 router = APIRouter(tags=["now"], route_class=StrictRoute)
 Queue = Annotated[str | None, Query(max_length=300, description="This queue alone.")]
+JOB_CHARACTERS = LONGEST_NAME + 20
+"""Of a workload or an allocation, whose name the scheduler makes of a job's and an attempt."""
 SUMS = ("gpus", "idle_gpus", "seen_gpus", "list_hour", "billed_hour", "idle_hour", "waste", "unpriced")
 
 
@@ -43,7 +46,7 @@ def waiting_(
     caller: See,
     tenant: Tenant = None,
     queue: Queue = None,
-    workload: Annotated[str, Query(max_length=300, description="This workload alone.")] = "",
+    workload: Annotated[str, Query(max_length=JOB_CHARACTERS, description="This workload alone.")] = "",
     limit: Limit = 1000,
 ) -> documents.Waiting:
     """Jobs that wait at the newest instant for which facts came, by queue and rank, each with the reason that its
@@ -60,7 +63,9 @@ def waiting_(
 @router.get("/waiting/holders")
 def holders(
     caller: See,
-    allocation: Annotated[str, Query(min_length=1, max_length=300, description="`allocation_id` of a job that waits.")],
+    allocation: Annotated[
+        str, Query(min_length=1, max_length=JOB_CHARACTERS, description="`allocation_id` of a job that waits.")
+    ],
     cluster: Annotated[str, Query(max_length=300, description="Its cluster; by default any.")] = "",
     limit: Limit = 200,
 ) -> documents.Holders:

@@ -15,16 +15,19 @@ from warehouse.errors import LedgerError, UnansweredError
 
 DEFAULT_URL = "http://127.0.0.1:8070"
 TIMEOUT_SECONDS = 30.0
+GIVE_URL = "Start `gpuledger scheduler`, or give its --url"
 
 
 class Client:
     """Errors: LedgerError in one line if the scheduler refuses a request or does not answer; UnansweredError if it may
-    have done what it was asked nevertheless."""
+    have done what it was asked nevertheless.   unanswered: what to do where nothing listens."""
 
-    def __init__(self, url: str, token: str = "", actor: str = "", seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self, url: str, token: str = "", actor: str = "", seconds: float = TIMEOUT_SECONDS, unanswered: str = GIVE_URL
+    ) -> None:
         headers = {"x-actor": "".join(c for c in actor if c.isprintable()).strip().encode()}
         headers |= {"authorization": f"Bearer {token}".encode()} if token else {}
-        self._url = url.rstrip("/")
+        self._url, self._unanswered = url.rstrip("/"), unanswered
         self._http = PromptClient(seconds, base_url=self._url, headers=headers)
 
     def __enter__(self) -> Self:
@@ -103,7 +106,7 @@ class Client:
         """The error of what does not answer as a scheduler: one of its kind may have done what it was asked."""
         problem = f"does not answer as a scheduler ({why})"
         if method == "GET":
-            return LedgerError(self._url, problem, "Start `gpuledger scheduler`, or give its --url")
+            return LedgerError(self._url, problem, self._unanswered)
         return UnansweredError(self._url, problem, "It may be done all the same: look before you ask again")
 
 

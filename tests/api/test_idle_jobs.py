@@ -14,9 +14,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from access.settings import AccessSettings
 from api.reach import Reach
+from api.routes.idle_jobs import OfJob
 from billing import audit
 from dashboards.app import DashboardSettings, build_app
 from gpuledger.client import ApiError, Client
+from scheduler.live.admission import LONGEST_NAME, unfit_job_id
 from scheduler.live.http import build_app as scheduler_app
 from tests.dashboards.site import Site, running
 from tests.scheduler.live.idling import Idling
@@ -97,6 +99,11 @@ def test_an_operator_reclaims_one_idle_job_and_keeps_the_other(fleet: Fleet) -> 
     assert (failed["action"], "is kept by operator" in failed["inputs"]) == ("job.reclaim.failed", True)
 
 
+def test_a_job_is_reclaimed_however_long_a_name_the_scheduler_took() -> None:
+    name = "x" * LONGEST_NAME
+    assert unfit_job_id(name) == "" and OfJob(job=name).job == name
+
+
 def test_nothing_is_asked_of_the_scheduler_before_it_is_in_the_audit(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,3 +181,4 @@ def test_without_a_scheduler_or_its_answer_the_reason_is_said(served_site: Site)
         answer = httpx.get(f"{url}/api/v1/idle-jobs")
     assert answer.status_code == 400
     assert "does not answer as a scheduler" in answer.text
+    assert "--scheduler" in answer.text and "--url" not in answer.text

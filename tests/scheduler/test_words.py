@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import scheduler
+from scheduler.live import idle
 from scheduler.placement.reasons import CARD_CAUSES, NODE_CAUSES
 from scheduler.settings import IdlePart
-from scheduler.words import CAUSES, CODES, policy, said
+from scheduler.words import CAUSES, CODES, policy, policy_act, said
 
 QUOTA = (
     "asks for 4 to 8 units, tenant org/chem can take 2 (guaranteed 8, of it 2 used up on nodes that have failed or are "
@@ -93,6 +94,20 @@ def test_no_english_is_left_but_names_and_every_number_is_there(text: str) -> No
     assert not re.search(r"[\u4e00-\u9fff][,:] ", found), found
     numbers = re.findall(r"\d+", re.sub(r"[0-9-]+T[0-9:]+Z", "", text))
     assert sorted(numbers) == sorted(re.findall(r"\d+", re.sub(r"\d\d/\d\d \d\d:\d\d", "", found))), found
+
+
+@pytest.mark.parametrize("step", ["noticed", "warned", "proposed", "act"])
+@pytest.mark.parametrize("approval", [True, False])
+@pytest.mark.parametrize("then", ["shrink", "suspend", "cancel"])
+def test_what_an_idle_policy_does_is_said_in_chinese(step: str, approval: bool, then: str) -> None:
+    """As found on the page of a job that was reclaimed: "idle for 3m51s, ...；so it is suspended (policy ...)"."""
+    part = IdlePart.model_validate({"warn": "30m", "after": "2h", "then": then, "approval": approval, "queues": ["q"]})
+    text = idle.words(step, part, idle.Idle(231.0, 1_790_000_000.0))
+    for whole in (text, f"suspended by SAM since 2026-11-28T17:00:00Z: {text}; `resume` ends it"):
+        found = said(whole, "zh", moment)
+        assert {*re.findall(r"[A-Za-z]+", found)} <= {*"qhms", "SAM", "resume"}, found
+        assert "3m51s" in found
+    assert policy_act(part.summary()) == then
 
 
 @pytest.mark.parametrize("approval", [True, False])

@@ -21,7 +21,7 @@ from dashboards.format import UNKNOWN, duration, gpu_count, money, unbroken
 from dashboards.languages import Language
 from dashboards.said import said, who
 from scheduler.live.idle import RULE
-from scheduler.words import policy
+from scheduler.words import policy, policy_act
 from warehouse.durations import parse_if_duration
 from warehouse.errors import LedgerError
 from warehouse.store import Store
@@ -57,7 +57,8 @@ def part(store: Store, filters: Filters, words: Language, reach: Reach, known: C
     try:
         found = listed(reach, current().actor)
     except LedgerError as error:
-        return _card(filters, words, html.P(str(error), className="gl-form-error", role="alert"))
+        why = html.P(str(error), className="gl-form-error", role="alert")
+        return _card(filters, words, html.P(words("now.no_scheduler"), className="gl-note"), why)
     chosen = {name: filters.address.chosen.get(name, ()) for name in ("tenant", "queue", "cluster")}
     jobs = [
         one
@@ -162,6 +163,12 @@ def _next(one: IdleJob, filters: Filters, words: Language) -> str:
     return words(key, what=asks, at=words.moment(filters.local(one.next_at)))
 
 
+def _sure(one: IdleJob, words: Language) -> str:
+    """What is asked before a job is reclaimed: what its policy does to it, at once."""
+    key = f"now.reclaim_sure_{policy_act(one.policy) or 'other'}"
+    return words(key, job=one.job_id, policy=policy(one.policy, words.code))
+
+
 def _acts(one: IdleJob, is_used: bool, words: Language) -> list[Component]:
     """Of those that the reader may take. Keep is for one that is not kept yet; to reclaim, and to propose it, needs a
     policy and known idleness, which one that is used again has no longer. The scheduler judges each of them."""
@@ -176,7 +183,7 @@ def _acts(one: IdleJob, is_used: bool, words: Language) -> list[Component]:
     acts = []
     is_reclaimable = bool(one.policy) and one.idle_seconds is not None and one.step != "kept" and not is_used
     if is_reclaimable and may(Action.reclaim):
-        acts.append(act("reclaim", words("now.reclaim_sure", job=one.job_id, policy=policy(one.policy, words.code))))
+        acts.append(act("reclaim", _sure(one, words)))
     if is_reclaimable and one.step != "proposed" and may(Action.propose):
         acts.append(act("propose"))
     if one.step != "kept" and may(Action.reclaim):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
+from plotly.utils import PlotlyJSONEncoder
 
+from access.current import set_current
+from access.principal import ANYBODY
+from api.reach import Reach
 from api.routes.idle_jobs import IdleJob
 from dashboards.filters import Address, Filters
 from dashboards.format import unbroken
 from dashboards.languages import language
-from dashboards.pages.now.reclaiming import Known, _cells, _hour, _idle, _next, _order
+from dashboards.pages.now.reclaiming import Known, _cells, _hour, _idle, _next, _order, _sure, part
 from scheduler.live.idle import outlook
 from scheduler.settings import IdlePart
 
@@ -107,3 +112,24 @@ def test_a_job_that_works_again_is_not_offered_to_be_reclaimed(code: str, again:
     buttons = [language(code)(f"now.{act}") for act in ("reclaim", "propose", "keep")]
     assert [button for button in buttons if f"'{button}'" in shown["c"]] == buttons[2:]
     assert [button for button in buttons if f"'{button}'" in shown["elsewhere"]] == buttons
+
+
+def test_a_scheduler_that_does_not_answer_is_said_in_the_readers_language() -> None:
+    """As found: an English line alone, which told an operator to give a command's --url."""
+    set_current(ANYBODY)
+    reach = Reach(None, "http://127.0.0.1:9")
+    for code in ("en", "zh"):
+        words = language(code)
+        text = json.dumps(part(None, FILTERS, words, reach, Known), cls=PlotlyJSONEncoder, ensure_ascii=False)  # type: ignore[arg-type]
+        assert words("now.no_scheduler") in text and "--url" not in text
+
+
+@pytest.mark.parametrize(
+    ("then", "english", "chinese"), [("suspend", "Suspend a now", "挂起 a"), ("cancel", "can't be undone", "无法撤销"),
+                                     ("shrink", "beyond its smallest gang", "最小成组规模之外")]
+)  # fmt: skip
+def test_who_reclaims_is_asked_for_what_will_happen(then: str, english: str, chinese: str) -> None:
+    """As found: "Its GPUs are released at once" of jobs that keep some; nothing said that a cancelled job is over."""
+    summary = IdlePart.model_validate({"warn": "30m", "after": "2h", "then": then, "approval": True}).summary()
+    one = job(1).model_copy(update={"policy": summary})
+    assert english in _sure(one, language("en")) and chinese in _sure(one, language("zh"))
