@@ -190,6 +190,8 @@ def _check(
 ) -> None:
     if not name.strip() or len(name) > 200:
         raise AccessError("token", "has no name, or a very long one", "Say what it is for, in up to 200 characters")
+    if not name.isprintable():
+        raise AccessError(f"token {name[:50]!r}", "is not a valid name", "Up to 200 printable characters are allowed")
     if not timedelta(0) < lasts <= LONGEST:
         raise AccessError("token", f"would last {lasts}", f"At most {LONGEST.days} days are allowed")
     if not roles or not scopes:

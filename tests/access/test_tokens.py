@@ -153,6 +153,8 @@ FITS: dict[str, Any] = {
         ({"scopes": frozenset()}, "may do nothing"),
         ({"name": " "}, "has no name"),
         ({"name": "x" * 201}, "has no name"),
+        ({"name": "a\u202eb"}, "is not a valid name"),  # as found: it turned the rest of its row around
+        ({"name": "a\0b"}, "is not a valid name"),
         ({"lasts": timedelta(0)}, "would last"),
         ({"lasts": LONGEST + timedelta(seconds=1)}, "would last"),
     ],
