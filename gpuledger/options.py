@@ -171,3 +171,9 @@ NoSignIn = Annotated[
     bool,
     typer.Option("--insecure-no-sign-in", help="Show the books to anybody, on an address that others reach."),
 ]
+PlainHttp = Annotated[
+    bool,
+    typer.Option(
+        "--insecure-plain-http", help="Accept passwords and tokens without TLS on an address that others reach."
+    ),
+]

@@ -60,9 +60,7 @@ def server(
     backups: options.Backups = None,
     backups_bucket: options.BackupsBucket = "",
     insecure_no_sign_in: options.NoSignIn = False,
-    insecure_plain_http: Annotated[
-        bool, typer.Option("--insecure-plain-http", help="Accept tokens without TLS on an address that others reach.")
-    ] = False,
+    insecure_plain_http: options.PlainHttp = False,
 ) -> None:
     """Open the store, ingest what agents push, close the books every hour, evaluate alerts, serve the dashboard."""
     from access.leader import leading

@@ -99,6 +99,7 @@ def up(
     backups: options.Backups = None,
     backups_bucket: options.BackupsBucket = "",
     insecure_no_sign_in: options.NoSignIn = False,
+    insecure_plain_http: options.PlainHttp = False,
 ) -> None:
     """Open the store, close the books every hour, evaluate alerts and serve the dashboard, until Ctrl-C."""
     from access.leader import leading
@@ -115,7 +116,7 @@ def up(
         _refuse_without_sign_in(host, insecure_no_sign_in)
     access = access_settings(sign_in, trusted_proxy)
     if sign_in is not None and not access.trusted_proxies:
-        _warn_of_plain_http(host)
+        _refuse_plain_http(host, insecure_plain_http)
     if not no_serve:
         check_files(AlertSettings(rules, routing), reports, scheduler_token_file)
     url = store or (f"chdb://{Path.cwd() / 'demo' / 'store'}" if demo else "")
@@ -174,14 +175,19 @@ def _refuse_without_sign_in(host: str, insecure: bool) -> None:
     say(f"warning: no sign-in: everybody who reaches {host} sees these books")
 
 
-def _warn_of_plain_http(host: str) -> None:
+def _refuse_plain_http(host: str, insecure: bool) -> None:
     from warehouse.hosts import is_loopback
 
-    if not is_loopback(host):
-        say(
-            f"warning: no TLS: passwords and tokens travel to {host} in the clear. Put a proxy with TLS before it and "
-            "name it with --trusted-proxy, or use `gpuledger server`"
+    if is_loopback(host):
+        return
+    if not insecure:
+        raise LedgerError(
+            f"--host {host}",
+            "others can reach that address, and passwords and tokens would travel in the clear",
+            "Put a proxy with TLS before it and name it with --trusted-proxy, use `gpuledger server`, or give "
+            "--insecure-plain-http",
         )
+    say(f"warning: no TLS: passwords and tokens travel to {host} in the clear")
 
 
 def _source(

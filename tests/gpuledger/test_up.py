@@ -79,12 +79,13 @@ def test_an_address_that_others_reach_needs_to_be_asked_for(tmp_path: Path) -> N
     assert "warning: no sign-in" in warned.stderr
 
 
-def test_passwords_in_the_clear_are_warned_of(tmp_path: Path) -> None:
-    """As found: README's own line served the page for sign-in on every address, and said nothing of it."""
+def test_passwords_travel_in_the_clear_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    """As found: README's own line served the page for sign-in on every address, where `server` refuses to."""
     fresh_store(tmp_path / "store").close()
     (sign_in := tmp_path / "sign-in.yaml").write_text("local_users: true\n")
     where = ("up", "--store", f"chdb://{tmp_path / 'store'}", "--no-serve", "--sign-in", str(sign_in))
-    assert "warning: no TLS" in run(*where, "--host", "0.0.0.0").stderr
+    assert "--insecure-plain-http" in refused(*where, "--host", "0.0.0.0")
+    assert "warning: no TLS" in run(*where, "--host", "0.0.0.0", "--insecure-plain-http").stderr
     assert "TLS" not in run(*where).stderr
     assert "TLS" not in run(*where, "--host", "0.0.0.0", "--trusted-proxy", "10.0.0.1").stderr
 
