@@ -22,7 +22,7 @@ from alerts.finding_words import found
 from alerts.xid_advice import advice
 from billing.money import minor_digits
 from scheduler.words import said
-from warehouse.durations import format_duration, parse_if_duration
+from warehouse.durations import parse_if_duration, spelled_duration
 from warehouse.phrases import joined, with_units
 
 
@@ -32,8 +32,8 @@ def _bytes(value: float) -> str:
 
 
 def _duration(value: float, window: Any = None) -> str:
-    """window: how far the rule looks back. A duration that fills it may be longer in truth: `at least 3h`."""
-    return f"{'at least ' if _fills_window(value, window) else ''}{format_duration(value)}"
+    """window: how far the rule looks back. A duration that fills it may be longer in truth: `at least 3 h`."""
+    return f"{'at least ' if _fills_window(value, window) else ''}{spelled_duration(value)}"
 
 
 def _or_longer(value: float | None, window: Any) -> str:
@@ -46,17 +46,21 @@ def _fills_window(value: float | None, window: Any) -> bool:
 
 
 def _percent(value: float) -> str:
-    return f"{value * 100:.0f}%"
+    return f"{value * 100:.0f}%".replace("-", "−")
 
 
 def _number(value: float | Decimal | str) -> str:
     """A decimal is text once it is evidence of a stored alert, whose texts are written anew."""
-    return f"{Decimal(value) if isinstance(value, str) else value:.2f}".rstrip("0").rstrip(".")
+    shown = f"{Decimal(value) if isinstance(value, str) else value:.2f}".rstrip("0").rstrip(".")
+    return shown.replace("-", "−")
 
 
 def _gpus(value: float | None) -> str:
-    """`8 GPUs`, `1 GPU`, `0.25 GPU`."""
-    return "an unknown number of GPUs" if value is None else f"{_number(value)} GPU{'s' if value > 1 else ''}"
+    """`8 GPUs`, `1 GPU`, `0.25 GPUs`, as pages count them."""
+    if value is None:
+        return "an unknown number of GPUs"
+    shown = _number(value)
+    return f"{shown} GPU{'' if shown == '1' else 's'}"
 
 
 def _money(value: Decimal | None, currency: str | None) -> str:
@@ -73,8 +77,22 @@ def amount(value: Decimal, currency: str) -> str:
 def _local_time(context: Context, value: Any) -> Any:
     """An instant in the books' time zone; any other value unchanged."""
     if isinstance(value, datetime):
-        return f"{value.astimezone(ZoneInfo(context.get('zone') or 'UTC')):%Y-%m-%d %H:%M %Z}"
+        at = value.astimezone(ZoneInfo(context.get("zone") or "UTC"))
+        return f"{english_date(f'{at:%Y-%m-%d}')} {at:%H:%M %Z}"
     return value
+
+
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+
+
+def english_date(text: str) -> str:
+    """`November 2026` of 2026-11, `28 Nov 2026` of 2026-11-28."""
+    year, month, *day = text.split("-")
+    name = _MONTHS[int(month) - 1]
+    return f"{int(day[0])} {name[:3]} {year}" if day else f"{name} {year}"
 
 
 _SEAM = "\x02"
@@ -112,12 +130,13 @@ _ENVIRONMENTS = {
         money=_money,
         said=functools.partial(said, code="en"),
         found=functools.partial(found, code="en"),
+        date=english_date,
     ),
     "zh": _environment(
         _between_seams,
         # before: what stands between a Chinese word and a number.
         duration=lambda value, window=None, before="": (
-            f"{'至少 ' if _fills_window(value, window) else before}{format_duration(value, 'zh')}"
+            f"{'至少 ' if _fills_window(value, window) else before}{spelled_duration(value, 'zh')}"
         ),
         or_longer=lambda value, window: " 或更早" if _fills_window(value, window) else " ",
         gpus=lambda value: "数量未知的 GPU" if value is None else f"{_number(value)} 个 GPU",

@@ -53,8 +53,7 @@ def held_back(why: str, filters: Filters, words: Language) -> str:
 
 def texts_of(alert: Mapping[str, Any], filters: Filters, words: Language) -> Mapping[str, str]:
     """An alert's summary, description and action. alert: as `alerts.speaking.spoken` takes it."""
-    if words.code == "en":
-        stored: Mapping[str, str] = alert["annotations"]
-        return stored
-    texts = spoken(alert, rules_by_name(filters.rules), words.code, filters.zone)
+    texts: Mapping[str, str] = alert["annotations"]
+    if words.code != "en":
+        texts = spoken(alert, rules_by_name(filters.rules), words.code, filters.zone)
     return {name: unbroken(text) for name, text in texts.items()}

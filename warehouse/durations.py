@@ -38,18 +38,31 @@ def parse_if_duration(value: Any) -> Any:
     return parse_duration(value) if is_duration(value) else value
 
 
-_CHINESE = {"d": "\u00a0天", "h": "\u00a0小时", "m": "\u00a0分钟", "s": "\u00a0秒"}
-"""No line breaks between a number and its unit."""
+_SPELLED = {
+    "en": {"d": "d", "h": "h", "m": "min", "s": "s"},
+    "zh": {"d": "天", "h": "小时", "m": "分钟", "s": "秒"},
+}
+_MINUTES = 600
+"""From this many seconds on, people are told no seconds."""
 
 
-def format_duration(seconds: float, language: str = "en") -> str:
-    """For people, in the two largest units: `2h30m`, `2h` (and 41 s), `1d`, `45s`; in Chinese `2 小时 30 分钟`."""
-    counts = _counts(round(seconds))
+def format_duration(seconds: float) -> str:
+    """In the notation of files, in the two largest units: `2h30m`, `2h` (and 41 s), `1d`, `45s`."""
+    return "".join(f"{count}{unit}" for count, unit in _largest(round(seconds)))
+
+
+def spelled_duration(seconds: float, language: str = "en") -> str:
+    """For people, as pages write units: `2 h 30 min`, `36 min` (and not 35 min 57 s), `45 s`; in Chinese
+    `2 小时 30 分钟`. No line ends between a number and its unit."""
+    whole = round(seconds if seconds < _MINUTES else 60 * round(seconds / 60))
+    return " ".join(f"{count}\u00a0{_SPELLED[language][unit]}" for count, unit in _largest(whole))
+
+
+def _largest(seconds: int) -> list[tuple[int, str]]:
+    """The two largest units, without what is zero."""
+    counts = _counts(seconds)
     first = next((number for number, (count, _) in enumerate(counts) if count), len(counts) - 1)
-    shown = [(count, unit) for count, unit in counts[first : first + 2] if count] or [(0, "s")]
-    if language == "zh":
-        return " ".join(f"{count}{_CHINESE[unit]}" for count, unit in shown)
-    return "".join(f"{count}{unit}" for count, unit in shown)
+    return [(count, unit) for count, unit in counts[first : first + 2] if count] or [(0, "s")]
 
 
 def write_duration(seconds: int) -> str:

@@ -152,7 +152,7 @@ def test_a_template_cannot_run_code_and_what_it_cannot_say_it_says_it_cannot() -
 
 def test_values_are_said_with_their_units() -> None:
     texts = ["{{ value | duration }}", "{{ 0.256 | percent }}", "{{ 3221225472 | bytes }}", "{{ 1.50 | number }}"]
-    assert render(texts, {"value": 5_430}) == ["1h30m", "26%", "3.0 GiB", "1.5"]
+    assert render(texts, {"value": 5_430}) == ["1 h 30 min", "26%", "3.0 GiB", "1.5"]
     assert render(["{{ xid_advice(79) }}"], {})[0].startswith("the GPU has fallen off the bus; drain the node")
 
 

@@ -37,7 +37,7 @@ def test_evidence_has_units_and_currency_and_the_books_clock() -> None:
     assert shown("en") == {
         "allocated GPUs": "4",
         "idle since": "28 Nov, 19:05",
-        "window": "6h",
+        "window": "6\u00a0h",
         "GPU memory used": "2.7\u00a0GiB",
         "measured share": "99.44%",
         "highest": "87\u00a0°C",

@@ -16,7 +16,7 @@ import playwright
 import pytest
 
 from billing.exact import rounded
-from dashboards import figures, grids, states
+from dashboards import figures, grids, said, states
 from dashboards.filters import Address, Filters
 from dashboards.format import (
     device_digits,
@@ -55,6 +55,14 @@ def test_a_text_that_wraps_keeps_an_amount_with_its_currency() -> None:
         unbroken("花费 2,127.39 USD，预期 824.96 USD（偏高）") == "花费 2,127.39\u00a0USD，预期 824.96\u00a0USD（偏高）"
     )
     assert unbroken("cost 2,127.39 USD on 28 devices") == "cost 2,127.39\u00a0USD on 28 devices"
+
+
+def test_an_alert_s_english_text_keeps_its_numbers_with_their_units() -> None:
+    """As found: "1" at the end of a line and "GPU" on the next, "22,000.00" and "USD", the day and its month."""
+    text = "has kept 1 GPU idle for 2 h 5 min, since 30 Nov 2026 09:59 CET; 2,127.39 USD"
+    kept = "has kept 1~GPU idle for 2~h 5~min, since 30~Nov 2026 09:59~CET; 2,127.39~USD".replace("~", "\u00a0")
+    filters = Filters(Address("/"), "UTC", (), None)
+    assert said.texts_of({"annotations": {"summary": text}}, filters, language("en")) == {"summary": kept}
 
 
 def test_a_change_of_money_has_its_sign() -> None:

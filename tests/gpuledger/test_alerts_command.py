@@ -44,7 +44,7 @@ def test_check_prints_what_fires_and_exits_1_and_list_and_history_show_it_after(
     assert listed.exit_code == 0
     header, row = listed.stdout.splitlines()[:2]
     assert header.startswith("state,severity,rule,summary,owner")
-    assert row.startswith("firing,warning,idle-holder,job of physics has kept 1 GPU idle for at least 3h")
+    assert row.startswith("firing,warning,idle-holder,job of physics has kept 1 GPU idle for at least 3 h")
     history = json.loads(run("history", "--store", store, "--rule", "idle-holder", "--format", "json").stdout)
     assert [row["state"] for row in history] == ["firing"]
     assert run("history", "--store", store, "--deliveries", "--format", "csv").stdout.count("\n") == 1

@@ -13,7 +13,7 @@ from dashboards.filters import Filters
 from dashboards.format import fixed, symbol
 from dashboards.languages import Language
 from dashboards.said import found, said
-from warehouse.durations import format_duration
+from warehouse.durations import spelled_duration
 
 WORKINGS = ("pairs", "known", "worst")
 """Columns with which slo_burning.sql finds its value."""
@@ -61,7 +61,7 @@ def _shown(key: str, value: Any, facts: Mapping[str, Any], filters: Filters, wor
         if key in AMOUNTS:
             return _money(number, str(facts.get("currency") or ""))
         if key.endswith("_seconds"):
-            return format_duration(float(number), words.code)
+            return spelled_duration(float(number), words.code)
         if key.endswith("_bytes"):
             return f"{fixed(number / 2**30, 1)}\u00a0GiB"
         if key in SHARES:
