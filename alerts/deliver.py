@@ -127,11 +127,13 @@ def deliver(
 
 
 def in_language(alert: Notification, rules: Rules, language: str, zone: str) -> Notification:
-    """The alert as a receiver reads it."""
-    texts = alert.annotations
-    if language != "en":
-        texts = spoken({**vars(alert), "at": alert.at or alert.active_at}, rules, language, zone)
-    return replace(alert, annotations=texts, language=language, zone=zone)
+    """The alert as a receiver reads it, and its page in the same language.   alert: with its link (routing.linked)."""
+    if language == "en":
+        return replace(alert, zone=zone)
+    texts = spoken({**vars(alert), "at": alert.at or alert.active_at}, rules, language, zone)
+    link = f"{alert.link}&lang={language}" if alert.link else ""
+    texts = {name: link if text == alert.link else text for name, text in texts.items()}
+    return replace(alert, annotations=texts, link=link, language=language, zone=zone)
 
 
 def _report_refusing_targets(store: Store, results: Sequence[Outcome], now: datetime) -> None:

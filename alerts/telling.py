@@ -67,10 +67,10 @@ def tell(
             f"alert {alert.rule}", "has no receiver", "Name one, or route it in the file of --routing (docs/alerts.md)"
         )
     zone, known_rules, deliveries = billing_timezone(store), rules_by_name(rules), []
+    (at_page,) = linked([alert], routing.address)
     for name in names:
-        translated = in_language(alert, known_rules, routing.receivers[name].language, zone)
-        notes = {**translated.annotations, **_noted(translated, author, note)}
-        (shown,) = linked([replace(translated, annotations=notes)], routing.address)
+        translated = in_language(at_page, known_rules, routing.receivers[name].language, zone)
+        shown = replace(translated, annotations={**translated.annotations, **_noted(translated, author, note)})
         transports = routing.receivers[name].transports()
         deliveries += [Delivery(f"{name}/{way}", transport, shown, 1) for way, transport in transports.items()]
     inputs = {"rule": alert.rule, "targets": [one.target for one in deliveries]}

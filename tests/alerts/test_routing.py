@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alerts.deliver import in_language
 from alerts.errors import AlertError
 from alerts.hours import Hours
 from alerts.matchers import fits
@@ -330,3 +331,13 @@ def test_links_open_where_gpuledger_is_and_a_runbook_is_a_url_or_there() -> None
 
     assert links("https://gpuledger.example.org/") == [(page, page), (page, page), (page, "https://wiki/rule")]
     assert links("") == [("", None), ("", None), ("", "https://wiki/rule")]
+
+
+def test_a_message_in_chinese_leads_to_the_page_in_chinese() -> None:
+    """As found: the link of a mail in Chinese opened the page in the reader's last language, English at first."""
+    (shown,) = linked([replace(alert(), annotations={"runbook": "long-queue", "summary": "late"})], "https://site.org")
+    english, chinese = (in_language(shown, {}, code, "UTC") for code in ("en", "zh"))
+    assert english.link == english.annotations["runbook"] == shown.link
+    assert chinese.link == chinese.annotations["runbook"] == f"{shown.link}&lang=zh"
+    assert chinese.annotations["summary"] == "late"
+    assert in_language(alert(), {}, "zh", "UTC").link == ""
