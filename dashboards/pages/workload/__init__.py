@@ -262,11 +262,13 @@ def _ran_on(lifecycle: Lifecycle, filters: Filters, words: Language) -> str:
     gpus = lifecycle.gpus
     on = words("workload.on_one" if gpus == 1 else "workload.on", n=gpu_count(gpus))
     began = min((claim["start_at"] for claim in lifecycle.claims), default=None)
-    if filters.period and began and began < filters.period.start:
-        on = f"{on} · {words('wait.since', at=words.moment(filters.local(began)))}"
-    if not lifecycle.is_open or lifecycle.ran_seconds is None:
-        return on
-    return f"{on} · {words('month_cost.until', at=words.moment(filters.local(lifecycle.until)))}"
+    since = words.moment(filters.local(began)) if filters.period and began and began < filters.period.start else ""
+    goes_on = lifecycle.is_open and lifecycle.ran_seconds is not None
+    until = words.moment(filters.local(lifecycle.until)) if goes_on else ""
+    if since and until:
+        return f"{on} · {since} – {until}"
+    when = words("wait.since", at=since) if since else words("month_cost.until", at=until) if until else ""
+    return f"{on} · {when}" if when else on
 
 
 def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: Amounts, words: Language) -> Component:

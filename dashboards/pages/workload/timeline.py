@@ -14,8 +14,9 @@ from dashboards.filters import Filters
 from dashboards.format import device_digits
 from dashboards.kinds import IDLE, UNMETERED, USED
 from dashboards.languages import Language
-from dashboards.pages.workload.lifecycle import HOUR_SECONDS, Lifecycle, plain, step_seconds
+from dashboards.pages.workload.lifecycle import HOUR_SECONDS, Lifecycle, Span, plain, step_seconds
 from dashboards.panels import Panels
+from dashboards.periods import HOUR
 from dashboards.said import said
 from warehouse.store import Store
 
@@ -84,7 +85,7 @@ def draw(
     panels = Panels([height for _, height in rows])
     place = {name: number for number, (name, _) in enumerate(rows)}
     _held(panels, lifecycle, shown, at, filters, words)
-    _use(panels, used, place["use"], at, words)
+    _use(panels, used, place["use"], lifecycle.window, at, words)
     series = {
         "utilization": (figures.PALETTE[0], [_scaled(row["utilization"], 100) for row in measured], "%{y:.1f}%"),
         "memory": (figures.PALETTE[3], [_scaled(row["memory_bytes"], 2**-30) for row in measured], "%{y:.1f} GiB"),
@@ -188,14 +189,16 @@ def _held(
     )  # fmt: skip
 
 
-def _use(panels: Panels, used: Rows, number: int, at: Any, words: Language) -> None:
-    """GPU-hours of each kind, hour by hour, from the books."""
+def _use(panels: Panels, used: Rows, number: int, window: Span, at: Any, words: Language) -> None:
+    """GPU-hours of each kind, hour by hour, from the books; of an hour in which it began or ended, the part that the
+    lanes above have."""
+    drawn = [(max(hour["hour"], window[0]), min(hour["hour"] + HOUR, window[1])) for hour in used]
     for kind in (USED, IDLE, UNMETERED):
         bars = {
             "type": "bar",
-            "x": [at(hour["hour"]) for hour in used],
+            "x": [at(first) for first, _ in drawn],
             "y": [hour[kind.key] for hour in used],
-            "width": 3600 * 1000,
+            "width": [max(0.0, (last - first).total_seconds() * 1000) for first, last in drawn],
             "offset": 0,
             "name": words(f"kind.{kind.key}"),
             "marker": {"color": kind.colour, "line": {"width": 0}},

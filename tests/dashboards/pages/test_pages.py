@@ -237,6 +237,21 @@ def test_what_was_held_before_the_period_is_drawn_from_where_its_use_is(house: S
     assert [first, last] == [one.replace(tzinfo=None).isoformat() for one in (start, end)]
 
 
+def test_the_bars_of_the_timeline_begin_and_end_where_its_lanes_do(house: Store) -> None:
+    """As found: the bar of the hour in which a job began lay left of its lanes, on the axis's numbers."""
+    lifecycle = lifecycle_of(house, filters_of(house, f"{MONTH}&workload=w-mig-vision"), "w-mig-vision")
+    assert lifecycle is not None
+    start = datetime(2026, 10, 1, 8, 20, tzinfo=UTC)
+    cut = replace(lifecycle, window=(start, start + timedelta(hours=1)))
+    used = [
+        {"hour": start.replace(minute=0) + n * timedelta(hours=1), "used": 1, "idle": 0, "unmetered": 0} for n in (0, 1)
+    ]
+    figure, _ = draw(cut, filters_of(house, MONTH), used, [], [], EN)
+    bars = next(one for one in figure.data if one.type == "bar")
+    assert [str(x)[-8:-3] for x in bars.x] == ["08:20", "09:00"]
+    assert list(bars.width) == [40 * 60 * 1000, 20 * 60 * 1000]
+
+
 def test_the_timeline_has_a_lane_for_events_where_any_is_in_it(house: Store) -> None:
     """As found: an empty lane "Events" on the page of every job that began before the period."""
     lifecycle = lifecycle_of(house, filters_of(house, f"{MONTH}&workload=w-mig-vision"), "w-mig-vision")

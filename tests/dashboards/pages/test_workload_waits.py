@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -116,6 +117,9 @@ def test_how_long_a_job_ran_says_since_when_where_that_was_before_the_period(hou
     ran = Lifecycle("w", [claim], [], AT, AT.replace(day=4), None)
     said = {day: page._ran_on(ran, filters_of(house, f"?period=2026-10-0{day}"), language("en")) for day in (2, 3)}
     assert said == {2: "on 1 GPU", 3: "on 1 GPU · since 2 Oct, 12:00"}
+    runs = replace(ran, claims=[{**claim, "end_at": None}])
+    on = page._ran_on(runs, filters_of(house, "?period=2026-10-03"), language("en"))
+    assert on == "on 1 GPU · 2 Oct, 12:00 – 4 Oct, 12:00", "one range, and not since and until"
 
 
 def test_only_of_a_workload_that_may_wait_the_present_is_asked(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
