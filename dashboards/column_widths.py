@@ -5,11 +5,13 @@ Estimated from what the cells will show; the browser shares what is left of the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from dashboards.format import UNKNOWN, duration
+from warehouse.phrases import CHINESE
 
 PADDING = 24
 """Left and right of a cell's text, px: cellHorizontalPaddingScale of grids.py, and its border."""
@@ -22,6 +24,8 @@ LONGEST = 60
 MOST = 200
 """px that a cell's text may claim; a column with a greater minimum may claim that."""
 NARROW, WIDE = frozenset(" \N{NO-BREAK SPACE}.,:;'|!()[]/·-ijlftrI"), frozenset("mwMW@%")
+_BREAKS = re.compile(rf" |{CHINESE}")
+"""Where a line of a cell's text may end."""
 LAST_NARROW = 0x2E7F
 """Characters after it are Chinese, or as wide."""
 STEP = 8
@@ -58,6 +62,20 @@ def fitted(column: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict
     return {**column, **_widths(column, rows), **({"context": sent} if sent else {})}
 
 
+def is_outgrown(column: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a text of the column needs more than it may claim, so that it would be cut, and can go on in a second
+    line."""
+    if column.get("cellRenderer") or "cellDataType" in column or (column.get("context") or {}).get("shape"):
+        return False
+    most = _most(column)
+    return any(text_width(text) > most and _BREAKS.search(text) for text in _shown(column, rows) or ())
+
+
+def _most(column: Mapping[str, Any]) -> float:
+    most: float = column.get("context", {}).get("most") or max(MOST, column["minWidth"] - PADDING)
+    return most
+
+
 def _widths(column: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     header = column["headerName"]
     words = max(min(text_width(part), _most_of(part)) for part in _parts(header))
@@ -66,7 +84,7 @@ def _widths(column: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> dic
     if shown is None or not rows:
         return {"minWidth": _step(max(column["minWidth"], words + arrow + PADDING))}
     cells = max((text_width(text) for text in shown), default=0.0)
-    most = column.get("context", {}).get("most") or max(MOST, column["minWidth"] - PADDING)
+    most = _most(column)
     minimum = max(NARROWEST, PADDING + max(min(cells, most), words + arrow))
     wanted = max(minimum, PADDING + max(min(cells, 2 * most), text_width(header) + arrow))
     return {"minWidth": _step(minimum), "flex": _step(wanted)}

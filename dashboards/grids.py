@@ -15,7 +15,7 @@ from typing import Any
 import dash_ag_grid as dag
 from dash.development.base_component import Component
 
-from dashboards.column_widths import fitted
+from dashboards.column_widths import fitted, is_outgrown
 from dashboards.format import UNKNOWN, symbol, unbroken
 from dashboards.languages import Language
 from warehouse.instants import rfc3339
@@ -53,6 +53,7 @@ def grid(
     reader is in it.   spare: fields of columns that are left out where the others fit the screen without them, the
     first of these first; exports have them all the same (assets/frame.js)."""
     long = len(rows or ()) > LONG
+    columns = [_whole(column, rows or ()) for column in columns]
     wrapping = {column["field"] for column in columns if column.get("wrapText")}
     plain = [_unbroken(_plain(row, words), wrapping) for row in rows or ()]
     last = [_plain(totals, words)] if totals and rows else []
@@ -92,6 +93,11 @@ def grid(
         className=" ".join(["gl-grid", *(["gl-fits"] if spare else []), *(["gl-goes-on"] if long else [])]),
         **keyed,
     )
+
+
+def _whole(column: Column, rows: Sequence[Mapping[str, Any]]) -> Column:
+    """Wrapped, where it would cut its texts."""
+    return wrapped(fitted(column, rows)) if is_outgrown(column, rows) else column
 
 
 def _ranked(column: Column, spare: Sequence[str]) -> Column:

@@ -55,6 +55,16 @@ def test_a_long_text_has_a_limit_and_the_rest_of_the_width() -> None:
     assert fitted(grids.text("why", "Why"), [{"why": "a" * 400}])["minWidth"] == 8 * -(-(MOST + PADDING) // 8)
 
 
+def test_a_text_that_would_be_cut_wraps() -> None:
+    """As found: "18 个达标，10 个未达标，6 个未…" of the states of an objective."""
+    state = "18 个达标，10 个未达标，6 个未知"
+    columns = [grids.text("state", "状态"), grids.link("name", "名称"), grids.text("owner", "负责人")]
+    rows = [{"state": state, "name": f"{state} {state}", "owner": "platform"}]
+    drawn = grids.grid(columns, rows, language("zh"), "x")
+    assert [bool(column.get("wrapText")) for column in drawn.columnDefs] == [True, False, False]
+    assert drawn.columnDefs[0]["flex"] >= text_width(state), "as much of the card as its text is long"
+
+
 def test_a_header_breaks_between_words_but_not_before_a_unit() -> None:
     empty = [{"burn": None}]
     one = fitted(grids.number("burn", "Burn rate 1 h"), empty)["minWidth"] - PADDING
