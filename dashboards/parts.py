@@ -90,7 +90,7 @@ def card(
     more = {"id": id} if id else {}
     return html.Section(
         [
-            html.Div([html.Div([html.H2(title), html.P(subtitle)]), tool], className="gl-card-head"),
+            html.Div([html.Div([html.H2(title), html.P(unbroken(subtitle))]), tool], className="gl-card-head"),
             *[one for one in content if one is not None],
         ],
         className=f"gl-card {class_name}",
@@ -104,7 +104,8 @@ def long_list(items: Sequence[Component], class_name: str, words: Language, in_a
     for all (assets/frame.js).   in_all: how many there are, where these are but the first."""
     is_cut = in_all > len(items)
     unfold = words("part.show_cut", n="{n}", all=f"{in_all:,}") if is_cut else words("part.show_all")
-    return html.Ul(list(items), className=f"{class_name} gl-tall", **{"data-all": unfold})
+    how_many = words("part.first_of" if is_cut else "part.in_all", n=f"{len(items):,}", all=f"{in_all:,}")
+    return html.Ul(list(items), className=f"{class_name} gl-tall", **{"data-all": unfold, "data-rows": how_many})
 
 
 def note(text: str) -> Component:

@@ -51,9 +51,12 @@ def held_back(why: str, filters: Filters, words: Language) -> str:
     return why
 
 
+_GPUS = re.compile(r"(?<=\d) (?=GPUs?\b)")
+
+
 def texts_of(alert: Mapping[str, Any], filters: Filters, words: Language) -> Mapping[str, str]:
     """An alert's summary, description and action. alert: as `alerts.speaking.spoken` takes it."""
     texts: Mapping[str, str] = alert["annotations"]
     if words.code != "en":
         texts = spoken(alert, rules_by_name(filters.rules), words.code, filters.zone)
-    return {name: unbroken(text) for name, text in texts.items()}
+    return {name: unbroken(_GPUS.sub("\u00a0", text)) for name, text in texts.items()}

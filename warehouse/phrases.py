@@ -16,13 +16,14 @@ CHINESE = "[\u3000-\u9fff\uff01-\uff60]"
 _GAP = re.compile(rf"(?<={CHINESE})[ \u00a0](?={CHINESE})")
 _UNIT = "°C|GPU|GiB|小时|分钟|毫秒|[个条项天次张行台种倍位站秒分]"
 _NO_BREAK = re.compile(
-    rf"(?<=[\d}}]) (?={_UNIT})|(?<=[\d}}] (?:GPU|GiB)) (?=小时)|(?<=[自至]) (?=[\d{{])|(?<=日) (?=\d\d:)"
+    rf"(?<=[\d}}]) (?={_UNIT})|(?<=[\d}}] (?:GPU|GiB)) (?=小时)|(?<=[\d}}][ \u00a0]个) (?=GPU)"
+    r"|(?<=[自至]) (?=[\d{])|(?<=日) (?=\d\d:)"
 )
 _DATE = re.compile(r"(?:\d+年)?\d+月(?:\d+日)?")
 _COUNTED = re.compile(r"\d\u00a0(?:(?:GPU|GiB)\u00a0)?(?:小时|分钟|毫秒)")
 _UNTIL = re.compile(r"截至\u00a0")
 _WITHIN = re.compile(r"(?<=\d)(?=[年月日])|(?<=[年月])(?=\d)|(?<=[小分毫])(?=[时钟秒])|(?<=截)(?=至)")
-_ENGLISH_UNIT = re.compile(r"(?<=\d) (?=(?:GPUs?|GiB|ms|min|[hdsW]|°C)(?![\w-]))")
+_ENGLISH_UNIT = re.compile(r"(?<=\d) (?=(?:GiB|ms|min|[hdsW]|°C)(?![\w-]))")
 _ENGLISH_DATE = re.compile(r"\b\d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*(?:, \d\d:\d\d)?\b")
 _ENGLISH_CLOCK = re.compile(r"(?<=\d\d:\d\d) (?=[A-Z]{3,4}\b)")
 _REFERENCE = re.compile(r"\\(\d)")

@@ -507,7 +507,7 @@
       columnKeys: api.getAllGridColumns().filter(function (column) { return !context(column).drawn; }),
       processHeaderCallback: function (of) {
         var unit = context(of.column).unit;
-        var named = of.column.getColDef().headerName.replace(/\u00a0/g, " ");
+        var named = of.column.getColDef().headerName.replace(/\u00a0/g, " ").replace(/\u200b/g, "");
         return escapeFormula(named + (unit ? " (" + unit + ")" : ""));
       },
       processCellCallback: function (of) { return of.value == null ? "" : escapeFormula(of.value); },

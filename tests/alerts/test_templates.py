@@ -139,14 +139,14 @@ def test_one_job_that_waits_is_not_the_oldest_of_one(waiting: int, english: str,
 def test_chinese_words_stand_without_a_gap(value: float, chinese: str) -> None:
     evidence = {"held_gpus": 0.25}
     said = summaries("idle-holder", value, {"workload_id": "w", "tenant": "t"}, evidence)[1]
-    assert said == f"t 的 w 占用的 0.25\u00a0个 GPU 已{chinese}"
+    assert said == f"t 的 w 占用的 0.25\u00a0个\u00a0GPU 已{chinese}"
 
 
 def test_chinese_beside_a_chinese_name_has_no_gap() -> None:
     """As found: "研发一部 的 notebook"; a space within a name is its own."""
     names = {"workload_id": "训练", "tenant": "研发 一部"}
     said = summaries("idle-holder", 3600.0, names, {"held_gpus": 0.25})[1]
-    assert said == "研发 一部的训练占用的 0.25\u00a0个 GPU 已闲置 1\u00a0小时"
+    assert said == "研发 一部的训练占用的 0.25\u00a0个\u00a0GPU 已闲置 1\u00a0小时"
 
 
 @pytest.mark.parametrize("name", ["slo-burning", "slo-burning-slow"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -50,8 +50,9 @@ def _said(line: Line, text: str, words: Language) -> str | None:
 
 def _correction(line: Line, text: str, words: Language) -> str | None:
     month, head, rest = (line.get("reference") or {}).get("month"), *_after(text, ": ")
-    if head != month:
+    if not month or head != month:
         return None
+    month = words.month(date.fromisoformat(f"{month}-01"))
     own = {**line, "charge_class": None}
     found = re.fullmatch(rf"{N} was billed, {N} is due(?:: (.+))?", rest, re.DOTALL)
     if found is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from dash import html
+from dash import dcc, html
 from dash.development.base_component import Component
 
 from access.current import current
@@ -123,10 +123,15 @@ def _cells(
     acts = _acts(one, is_used, words)
     return [
         html.Span(
-            [html.Strong(one.job_id), html.Span(unbroken(whose)), html.Span(unbroken(details))], className="gl-idle-job"
+            [_job(one, filters), html.Span(unbroken(whose)), html.Span(unbroken(details))], className="gl-idle-job"
         ),
         html.Div(acts, className="gl-acts") if acts else "",
     ]
+
+
+def _job(one: IdleJob, filters: Filters) -> Component:
+    """Its name, which leads to its page: in the books a job of the scheduler is a workload of the same name."""
+    return dcc.Link(one.job_id, href=filters.href("/workloads", workload=one.job_id), className="gl-go")
 
 
 def _idle(one: IdleJob, filters: Filters, words: Language) -> str:

@@ -193,7 +193,7 @@ def _row(one: SeriesStatus, several_clusters: bool, filters: Filters, words: Lan
         "sli": one.sli,
         "left": one.budget_left,
         **{f"burn_{key}": getattr(one, f"burn_{key}") for key in ("1h", "6h", "3d")},
-        "burning": words(f"slo.{one.burning}") if one.burning else UNKNOWN if one.sli is None else "",
+        "burning": UNKNOWN if one.sli is None else words(f"slo.{one.burning or 'burns_not'}"),
         "coverage": one.coverage,
         "shared": one.shared_part,
         "window": one.window_seconds,

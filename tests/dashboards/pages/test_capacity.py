@@ -59,7 +59,7 @@ def test_an_answer_compares_simulated_with_simulated_and_says_how_far_that_is_fr
     # In the day that was simulated, eight cost 384.00, and 40 hours of waiting are saved.
     said = "Over the 24.0 simulated hours they cost €384 more: €9.60 for each of the 40.0 GPU-hours of waiting saved."
     assert said in text, "each figure follows from others of the answer"
-    assert "jobs really waited 100 GPU-hours; with the same GPUs the simulator has 50.0 (50.0% of that)" in text
+    assert "jobs actually waited 100 GPU-hours; with the same GPUs the simulator gets 50.0 (50.0% of that)" in text
     assert "Jobs that fit nowhere 0 0 2" in text
     assert "List price of the GPUs a month €11,688 €11,688 €23,376" in text
     fewer = text_of(what_if.answer(asked(Change(-8, 4)), (WAS, MORE, SAME), FILTERS, EN))
@@ -90,7 +90,7 @@ def test_all_that_is_left_out_or_assumed_is_counted_in_both_languages() -> None:
     assert "InsufficientCapacity 9, WaitingForQuota 7" in text
     assert "Left out: 3 jobs that held MIG instances." in text and "the 12.5 GPU-hours" in text
     end = EN.moment(FILTERS.local(datetime.fromtimestamp(full.workload.end, UTC)))
-    assert f"4 still waiting at {end}, 5 that gave up" in text, "another moment than that of Queues"
+    assert f"4 still waiting at {end}, 5 gave up" in text, "another moment than that of Queues"
 
 
 def test_a_part_of_the_period_is_said_to_be_one() -> None:
