@@ -1,11 +1,17 @@
-"""Headline figures that several pages show of the same amounts: cost, efficiency and waste."""
+"""Headline figures that several pages show of the same amounts: what was allocated, cost, efficiency and waste."""
 
 from __future__ import annotations
 
 from dashboards.amounts import Amounts
-from dashboards.format import money, percent
+from dashboards.format import fixed, hours, money, percent
 from dashboards.languages import Language
 from dashboards.parts import Figure
+
+
+def allocated(total: Amounts, closed: int, words: Language) -> Figure:
+    """GPU-hours, and how many GPUs that is.   closed: hours of the period that are closed."""
+    gpus = words("overview.gpus", n=fixed(total.allocated / closed if closed else 0.0, 1))
+    return Figure(words("overview.allocated"), hours(total.allocated), words("unit.gpu_hours"), gpus)
 
 
 def cost(total: Amounts, currency: str, words: Language) -> Figure:

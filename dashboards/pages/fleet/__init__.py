@@ -107,8 +107,19 @@ def _headline(devices: Rows, filters: Filters, words: Language) -> Component:
     return parts.headline(
         [
             Figure(words("fleet.gpus"), f"{len(devices):,}", "", " · ".join(on)),
-            Figure(words("overview.allocated"), percent(held, capacity), words("overview.of_capacity"), ""),
-            Figure(words("kind.used"), percent(sums["used"], capacity), words("overview.of_capacity"), "", "used"),
+            Figure(
+                words("overview.allocated"),
+                percent(held, capacity),
+                words("overview.of_capacity"),
+                words("overview.gpu_hours", n=hours(held)),
+            ),
+            Figure(
+                words("kind.used"),
+                percent(sums["used"], capacity),
+                words("overview.of_capacity"),
+                words("overview.gpu_hours", n=hours(sums["used"])),
+                "used",
+            ),
             Figure(
                 words("kind.unallocated"),
                 money(sum(free) if free else None, filters.currency),

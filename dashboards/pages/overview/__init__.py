@@ -83,12 +83,12 @@ def _headline(filters: Filters, total: Amounts, words: Language) -> Component:
     shown = [
         Figure(
             words("overview.allocated"),
-            percent(total.allocated, total.capacity) if filters.shows_platform else hours(total.allocated),
-            words("overview.of_capacity") if filters.shows_platform else words("unit.gpu_hours"),
-            words("overview.gpu_hours", n=hours(total.allocated))
-            if filters.shows_platform
-            else words("overview.gpus", n=fixed(total.allocated / closed if closed else 0.0, 1)),
-        ),
+            percent(total.allocated, total.capacity),
+            words("overview.of_capacity"),
+            words("overview.gpu_hours", n=hours(total.allocated)),
+        )
+        if filters.shows_platform
+        else headline_figures.allocated(total, closed, words),
         Figure(
             words("kind.used"),
             percent(total.hours["used"], total.allocated),

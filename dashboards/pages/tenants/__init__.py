@@ -21,7 +21,7 @@ from dashboards import exports, figures, grids, headline_figures, parts, states
 from dashboards.advice import of_tenant
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
-from dashboards.format import hours, money, percent, symbol
+from dashboards.format import money, percent, symbol
 from dashboards.kinds import ALLOCATED
 from dashboards.languages import Language
 from dashboards.pages import overview
@@ -139,7 +139,7 @@ def _headline(
         headline_figures.cost(total, currency, words),
         headline_figures.efficiency(total, words),
         headline_figures.waste(total, currency, words),
-        Figure(words("overview.allocated"), hours(total.allocated), words("unit.gpu_hours"), ""),
+        headline_figures.allocated(total, filters.period.hours_closed if filters.period else 0, words),
     ]
     own = budgets.get("") if level.name == "project" else None
     if own is not None:

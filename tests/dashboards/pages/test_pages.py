@@ -172,6 +172,9 @@ def test_the_overview_of_one_tenant_promises_no_capacity(house: Store) -> None:
     for said in ("Fleet over time", "stacked up to capacity", "from capacity down to used"):
         assert said in of_all and said not in of_one
     assert "Allocated over time" in of_one and "1.4 GPUs on average" in of_one
+    tenant, fleet = (str(show(house, ANYBODY, page, f"?{DAY}&tenant=vision").page) for page in ("/tenants", "/fleet"))
+    assert "1.4 GPUs on average" in tenant, "the figure has its second line, as those beside it"
+    assert fleet.count("% of capacity") == 0 and fleet.count(" GPU-hours'") >= 2
 
 
 def test_the_overview_of_one_tenant_has_its_projects(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
