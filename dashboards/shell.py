@@ -43,7 +43,12 @@ def layout() -> Component:
                         [
                             html.Header(html.Div(className="gl-filters"), id="bar", className="gl-bar"),
                             html.Div(id="failed", role="alert"),
-                            html.Div(id="lost", role="alert", hidden=True, className="gl-failed", **_lost()),
+                            html.Div(
+                                id="lost", role="alert", hidden=True, className="gl-failed", **_said("frame.lost")
+                            ),
+                            html.Div(
+                                id="unfit", role="alert", hidden=True, className="gl-failed", **_said("frame.unfit")
+                            ),
                             html.Div(id="tour"),
                             html.Main(loading(), id="page", tabIndex=-1),
                             html.Footer(id="foot"),
@@ -61,9 +66,9 @@ def layout() -> Component:
     )
 
 
-def _lost() -> dict[str, str]:
-    """The browser's message while the server does not answer, in each language, because it cannot load it then."""
-    return {f"data-{code}": language(code)("frame.lost") for code in NAMES}
+def _said(key: str) -> dict[str, str]:
+    """A message of the browser's, in each language, because it cannot load it where the server does not answer."""
+    return {f"data-{code}": language(code)(key) for code in NAMES}
 
 
 def skip_link(words: Language) -> Component:

@@ -107,6 +107,22 @@
 
   setTimeout(look, LOOK_MS);
 
+  // What is longer than the server takes of an address or a field, it refuses; Dash would say nothing and wait.
+  var CALLBACK = "/_dash-update-component", NOTHING_NEW = 204, fetched = window.fetch;
+  window.fetch = async function (asked) {
+    var answer = await fetched.apply(this, arguments);
+    if ((answer.status !== 400 && answer.status !== 413) || String(asked.url || asked).indexOf(CALLBACK) < 0) return answer;
+    sayUnfit(true);
+    return new Response(null, { status: NOTHING_NEW });
+  };
+
+  function sayUnfit(isUnfit) {
+    var note = document.getElementById("unfit");
+    if (!note) return;
+    note.textContent = isUnfit ? note.dataset[document.documentElement.lang] || note.dataset.en : "";
+    note.hidden = !isUnfit;
+  }
+
   // Under somebody who types, a page is not drawn again, until they send it or go elsewhere.
   var isHeld = false;
 
@@ -443,22 +459,32 @@
   // all of their rows, too, which takes a moment to draw; by the browser's menu, those on the screen.
   var PAPER_PX = 1040, DRAWN_MS = 500;  // of A4 across, within its margins
   var flexesOf = {};  // by table that is printed, how its columns share the screen
+  var widthsOf = {};
+
+  // For paper the grid gives each column its width as if it had no others beside it, and texts that wrap are then cut off;
+  // columns keep what they have.
+  function keepWidths(grid, api) {
+    if (flexesOf[grid.id] || grid.classList.contains("gl-cards")) return;
+    var columns = api.getAllDisplayedColumns();
+    widthsOf[grid.id] = columns.map(function (one) { return { colId: one.getColId(), width: one.getActualWidth(), flex: null }; });
+    flexesOf[grid.id] = columns.map(function (one) { return { colId: one.getColId(), flex: one.getFlex() }; });
+    api.applyColumnState({ state: widthsOf[grid.id] });
+  }
+
+  function eachTable(act) {
+    document.querySelectorAll(".gl-grid[id]").forEach(function (grid) {
+      var api = window.dash_ag_grid && window.dash_ag_grid.getApi(grid.id);
+      if (api) act(grid, api);
+    });
+  }
+
   function layTables(isWhole) {
     isPrinting = isWhole;
     document.documentElement.classList.toggle("gl-whole", isWhole);
-    document.querySelectorAll(".gl-grid[id]").forEach(function (grid) {
-      var api = window.dash_ag_grid && window.dash_ag_grid.getApi(grid.id);
-      if (!api) return;
-      // For paper the grid gives each column its width as if it had no others beside it; they keep what they have.
-      var keeps = isWhole && !flexesOf[grid.id] && !grid.classList.contains("gl-cards");
-      var columns = keeps ? api.getAllDisplayedColumns() : [];
-      var widths = columns.map(function (one) { return { colId: one.getColId(), width: one.getActualWidth(), flex: null }; });
-      var flexes = columns.map(function (one) { return { colId: one.getColId(), flex: one.getFlex() }; });
+    eachTable(function (grid, api) {
+      if (isWhole) keepWidths(grid, api);
       api.setGridOption("domLayout", isWhole ? "print" : grid.style.height ? "normal" : "autoHeight");
-      if (keeps) {
-        api.applyColumnState({ state: widths });
-        flexesOf[grid.id] = flexes;
-      }
+      if (flexesOf[grid.id] && isWhole) api.applyColumnState({ state: widthsOf[grid.id] });
       if (isWhole) return;
       if (flexesOf[grid.id]) api.applyColumnState({ state: flexesOf[grid.id] });
       delete flexesOf[grid.id];
@@ -469,6 +495,8 @@
     var page = document.getElementById("page");
     var zoom = page ? Math.min(1, PAPER_PX / page.clientWidth) : 1;
     document.documentElement.style.setProperty("--gl-print", zoom.toFixed(3));
+    isPrinting = true;
+    eachTable(keepWidths);
   });
   window.addEventListener("afterprint", function () { layTables(false); });
   document.addEventListener("keydown", function (event) {
@@ -497,6 +525,9 @@
     return formula && !/^[-+]?[0-9][0-9,]*(\.[0-9]+)?([eE][-+]?[0-9]+)?%?$/.test(cell) ? "'" + cell : cell;
   }
 
+  // What keeps lines together on a page is in nobody's search.
+  function plain(cell) { return typeof cell === "string" ? cell.replace(/[\u200b\u2060]/g, "").replace(/\u00a0/g, " ") : cell; }
+
   function saveGrid(id, file) {
     if (!document.getElementById(id)) return;  // not filled in yet
     var api = window.dash_ag_grid.getApi(id);
@@ -504,13 +535,13 @@
     api.exportDataAsCsv({
       fileName: file,
       skipPinnedBottom: true,
-      columnKeys: api.getAllGridColumns().filter(function (column) { return !context(column).drawn; }),
+      columnKeys: api.getAllGridColumns().filter(function (column) { return !context(column).drawn && column.getColDef().headerName; }),
       processHeaderCallback: function (of) {
         var unit = context(of.column).unit;
-        var named = of.column.getColDef().headerName.replace(/\u00a0/g, " ").replace(/\u200b/g, "");
-        return escapeFormula(named + (unit ? " (" + unit + ")" : ""));
+        var named = plain(of.column.getColDef().headerName), isSaid = !unit || named.indexOf(unit) >= 0;
+        return escapeFormula(named + (isSaid ? "" : " (" + unit + ")"));
       },
-      processCellCallback: function (of) { return of.value == null ? "" : escapeFormula(of.value); },
+      processCellCallback: function (of) { return of.value == null ? "" : escapeFormula(plain(of.value)); },
     });
   }
 
@@ -577,6 +608,7 @@
       }
       drawn = { address: address(), at: Date.now(), zone: meta.zone };
       showStop();
+      sayUnfit(false);
       hold(false);
       openAgain();
       document.title = meta.title;

@@ -222,6 +222,13 @@ def test_a_table_is_as_wide_on_paper_as_on_the_screen(url: str, opened: Any) -> 
         grid.locator(".ag-row").first.wait_for()
         page.wait_for_timeout(500)
         before = sorted(grid.evaluate(widths))
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")  # by the browser's menu
+        page.set_viewport_size({"width": 900, "height": 900})
+        page.wait_for_timeout(500)
+        assert sorted(grid.evaluate(widths)) == before  # as found: narrower ones, whose texts were cut off below
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        page.set_viewport_size({"width": 1440, "height": 900})
+        until(lambda: sorted(grid.evaluate(widths)) == before)
         page.evaluate("window.print = () => { window.printed = true }")
         for _ in range(2):  # as pressed twice before the browser asks
             page.keyboard.press("Control+p")
@@ -241,8 +248,26 @@ def test_a_table_is_as_wide_on_paper_as_on_the_screen(url: str, opened: Any) -> 
         expect(voiding).to_be_visible()
         page.emulate_media(media="print")
         expect(voiding).to_be_hidden()  # as found: a card of that name, and nothing in it, on a printed invoice
+        page.goto(f"{url}/alerts?{DAY}")
+        expect(page.locator(".gl-card:has(.gl-tall)").first).to_have_css(
+            "break-inside", "auto"
+        )  # else a sheet of its own
         page.emulate_media(media="screen")
         assert wrong == []
+
+
+def test_what_is_longer_than_an_address_may_be_is_said(url: str, opened: Any) -> None:
+    """As found: nothing happened after Run, and the console had an error of Dash's own."""
+    from playwright.sync_api import expect
+
+    with tab(opened) as (page, wrong):
+        page.goto(f"{url}/explore?lang=zh")
+        page.locator("#explore-sql").fill(f"SELECT '{'研' * 9000}'")
+        page.locator("#explore-run").click()
+        expect(page.locator("#unfit")).to_contain_text("服务器未接受")
+        page.locator(".gl-side a", has_text="概览").click()
+        expect(page.locator("#unfit")).to_be_hidden()
+        assert all("status of 400" in one for one in wrong), wrong
 
 
 def test_what_a_reader_opened_or_types_outlasts_a_page_that_is_drawn_again(url: str, opened: Any) -> None:
