@@ -16,7 +16,7 @@ from billing.accounts.budget_file import Budget, BudgetError, BudgetFile
 from billing.accounts.budgets import BudgetState, State, budget_states, last_spent
 from billing.energy.settings import EnergySettings
 from billing.parties.details import Buyer, Parties, Seller
-from dashboards import grids
+from dashboards import grids, parts
 from dashboards.filters import Filters
 from dashboards.format import duration
 from dashboards.languages import Language
@@ -71,7 +71,7 @@ def _budgets(store: Store, file: BudgetFile, filters: Filters, words: Language) 
     return [
         grids.grid(columns, rows, words, "admin-budgets", spare=("owner", "thresholds")),
         *([html.P(wrong, className="gl-note", role="alert")] if wrong else []),
-        *([html.P(_known(known[0].known_until, month, filters, words), className="gl-note")] if known else []),
+        *([parts.note(_known(known[0].known_until, month, filters, words))] if known else []),
         *([grids.grid(low, balances, words, "admin-low-balances")] if balances else []),
     ]
 

@@ -113,7 +113,7 @@ def _reason_card(wait: Wait, filters: Filters, words: Language) -> Component:
         content = [
             html.P(html.Strong(said(row["reason"], filters, words))) if row["reason"] else None,
             html.P(text, className="gl-reason-text") if text else None,
-            html.P(words("wait.reported", at=_moment(row["reported_at"], filters, words)), className="gl-note"),
+            parts.note(words("wait.reported", at=_moment(row["reported_at"], filters, words))),
         ]
     return parts.card(words("wait.why"), words("wait.why_is"), *content)
 
