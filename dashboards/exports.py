@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from dash import html
@@ -28,8 +29,15 @@ def of_rows(
 ) -> Component:
     """A button with its rows in the page; None is an empty cell."""
     text = io.StringIO()
-    write_csv(text, (heads, *rows), end="\r\n")
+    write_csv(text, ([_cell(one) for one in row] for row in (heads, *rows)), end="\r\n")
     return _button(what, filters, words, {"data-csv": text.getvalue()})
+
+
+def _cell(value: Any) -> Any:
+    """As the tables of grids.py are written: an instant in UTC; what keeps lines together on a page is left out."""
+    if isinstance(value, datetime):
+        return f"{value.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return value.replace("\u2060", "").replace("\u00a0", " ") if isinstance(value, str) else value
 
 
 def _button(what: str, filters: Filters, words: Language, attributes: dict[str, str]) -> Component:

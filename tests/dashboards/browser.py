@@ -89,7 +89,12 @@ def taken(page: Any, file: str, folder: Path) -> list[dict[str, str]]:
         button.click()
     assert saved.value.suggested_filename == file
     saved.value.save_as(folder / file)
-    return list(csv.DictReader((folder / file).read_text(encoding="utf-8-sig").splitlines()))
+    text = (folder / file).read_text(encoding="utf-8-sig")
+    assert "\u2060" not in text and "\u00a0" not in text, (
+        "as found: in no search is `30日` with an invisible sign within"
+    )
+    assert all(next(csv.reader(text.splitlines()))), "a column without a name, such as one of links"
+    return list(csv.DictReader(text.splitlines()))
 
 
 def picture(page: Any, name: str) -> None:

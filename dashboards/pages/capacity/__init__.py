@@ -109,7 +109,10 @@ def _demand_card(rows: Rows, filters: Filters, words: Language) -> Component:
     assert filters.period is not None
     by_day = filters.period.end - filters.period.start > DAYS_DRAWN
     grain: figures.Grain = "day" if by_day else "hour"
-    heads = [words("workload.hour"), *(words(f"capacity.{name}") for name in ("allocated", "waiting", "available"))]
+    heads = [
+        f"{words('workload.hour')} (UTC)",
+        *(words(f"capacity.{name}") for name in ("allocated", "waiting", "available")),
+    ]
     full = [[row["step"], row["allocated"], row["waiting"], row["available"]] for row in rows]
     return parts.card(
         words("capacity.demand"),

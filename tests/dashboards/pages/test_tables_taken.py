@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from access.opening import open_access
 from access.principal import ANYBODY
 from access.store import AccessStore
 from billing.rates import apply_rate_card, parse_rate_card
+from dashboards import exports
 from dashboards.column_widths import PADDING, text_width
 from dashboards.filters import filters_of
 from dashboards.frame import show
@@ -89,6 +91,21 @@ def test_each_table_can_be_taken_along_with_instants_in_utc_and_numbers(operated
     found |= taken_along(interference.interference_part(operated, filters_of(operated, f"?{DAY}"), EN))
     assert len(found) > 12, found
     assert {name for name, is_taken in found.items() if not is_taken} <= OTHERWISE
+
+
+def test_a_table_that_carries_its_rows_writes_instants_in_utc_and_no_invisible_signs(house: Store) -> None:
+    """As found: `2026-10-31 23:00:00+00:00` under Hour, where every other table has `...T23:00:00Z` under (UTC)."""
+    filters = filters_of(house, f"?{DAY}")
+    rows = [
+        [
+            datetime(2026, 11, 1, 1, tzinfo=timezone(timedelta(hours=2))),
+            "11\u2060月\u20601\u2060日 1\u00a0位",
+            0.5,
+            None,
+        ]
+    ]
+    button = exports.of_rows("x", ["a", "b", "c", "d"], rows, filters, language("zh"))
+    assert button.to_plotly_json()["props"]["data-csv"] == "a,b,c,d\r\n2026-10-31T23:00:00Z,11月1日 1 位,0.5,\r\n"
 
 
 def test_a_price_that_changes_within_a_day_says_when(operated: Store) -> None:
