@@ -165,10 +165,7 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
     from rich.text import Text
 
     drawn = console()
-    numeric = [
-        bool(rows) and all(isinstance(row.get(column), int | float | Decimal | None) for row in rows)
-        for column in columns
-    ]
+    numeric = [bool(rows) and all(_is_number(row.get(column)) for row in rows) for column in columns]
     cells = [[_cell(row.get(column)) for column in columns] for row in rows]
 
     def longest(texts: Iterable[str]) -> int:
@@ -266,6 +263,16 @@ def two_decimals(value: Any) -> Any:
 def percent(part: Decimal | float | None, digits: int = 1) -> str | None:
     """A share for people, such as `12.5%`; None stays unknown."""
     return None if part is None else f"{part * 100:.{digits}f}%"
+
+
+_PERCENT = re.compile(r"-?\d+(?:\.\d+)?%")
+
+
+def _is_number(value: Any) -> bool:
+    """A number, a share as `percent` writes it, or none that is known."""
+    return isinstance(value, int | float | Decimal | None) or (
+        isinstance(value, str) and bool(_PERCENT.fullmatch(value))
+    )
 
 
 def _cell(value: Any) -> str:

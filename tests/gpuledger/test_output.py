@@ -44,6 +44,14 @@ def test_a_row_of_somebody_s_file_stays_as_it_was_written(
     assert lines[2:] == [[raw, "10:40:00.000Z"]] and lines[1][-1] == "2026-09-01"
 
 
+def test_shares_are_aligned_as_numbers_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """As found: left, so that `8.1%` stood above the tens of `12.5%`."""
+    rows = [{"tenant": "a", "part": output.percent(one)} for one in (0.125, None, 0.081, -1.5)]
+    output.print_rows(rows, ["tenant", "part"], Format.table)
+    ends = {len(line) for line in capsys.readouterr().out.splitlines()}
+    assert len(ends) == 1, ends
+
+
 def test_a_complaint_is_one_line_whatever_it_names(capsys: pytest.CaptureFixture[str]) -> None:
     output.complain(f"job {HOSTILE}")
     said = capsys.readouterr().err

@@ -78,8 +78,16 @@ def add(store: Store, filters: Filters, words: Language, matchers: str, span: st
         said: Component = html.Span(str(error), className="gl-form-error")
     else:
         matched = sum(fits(new.matchers, one["labels"]) for one in alerts(store, now))
-        said = html.Span(words.count("alerts.silenced", matched) if matched else words("alerts.silenced_none"))
+        told = words.count("alerts.silenced", matched) if matched else words("alerts.silenced_none")
+        empty = [words("alerts.silenced_empty", label=key) for key, globs in new.matchers.items() if "" in globs]
+        said = html.Span(" ".join([told, *empty]))
     return listed(silences(store, now), filters, now, True, words), said
+
+
+def _matcher(label: str, globs: Sequence[str], words: Language) -> str:
+    """`tenant=a|b`; what stands for alerts without the label reads like a field that nobody filled in."""
+    said = f"{label}={'|'.join(globs)}"
+    return f"{said} ({words('alerts.without', label=label)})" if "" in globs else said
 
 
 def end(store: Store, filters: Filters, words: Language, identifier: str) -> Any:
@@ -103,7 +111,7 @@ def listed(found: Sequence[Silence], filters: Filters, now: datetime, may_silenc
                     html.Span(className=f"gl-dot gl-{'info' if one.starts_at <= now else 'event-submitted'}"),
                     html.Span(
                         [
-                            html.Strong(", ".join(f"{key}={'|'.join(globs)}" for key, globs in one.matchers.items())),
+                            html.Strong(", ".join(_matcher(key, globs, words) for key, globs in one.matchers.items())),
                             html.Small(_why(one, words)),
                             html.Small(_span(one, filters, now, words)),
                         ]

@@ -470,6 +470,10 @@ def test_a_silence_is_added_and_ended_by_those_who_may(house: Store) -> None:
     assert "matches 1 active alert" in str(said)
     mistyped = silencing.add(house, filters, EN, "tenent=vision", "1h", "maintenance")[1]
     assert "matches no active alert" in str(mistyped), "as found: `Silence added.`"
+    shown, said = silencing.add(house, filters, EN, "alertname=x, tenant=", "1h", "maintenance")
+    assert "tenant= (no tenant)" in str(shown) and "tenant= stands for alerts without that label" in str(said)
+    (nobody,) = (each for each in silences(house, datetime.now(UTC)) if "tenant" in each.matchers)
+    silencing.end(house, filters, EN, nobody.id)
     (other,) = (each for each in silences(house, datetime.now(UTC)) if each.id != one.id)
     silencing.end(house, filters, EN, other.id)
     unsaid = silencing.listed([replace(one, reason="")], filters, datetime.now(UTC), True, EN)
