@@ -245,8 +245,10 @@
     document.getElementById("page").focus();
   }
 
-  if (location.hash === "#tour") tour("0", location.pathname);
-  else showStop();
+  if (location.hash === "#tour") {
+    tour("0", location.pathname);
+    isMoving = true;  // its question gets the keyboard's place as at every other stop
+  } else showStop();
 
   document.addEventListener("click", function (event) {
     var to = event.target.closest && event.target.closest(".gl-tour-go");

@@ -66,4 +66,6 @@ class TestInTheBrowser:
             expect(page.locator(".gl-tour-question:visible")).to_have_text(words("tour.idle"))
             page.get_by_role("button", name=words("tour.done")).press("Escape")
             expect(page.locator(".gl-tour")).to_be_hidden()
+            page.goto(f"{url}/?{DAY}&lang={code}#tour")  # as `gpuledger up --demo` names it
+            expect(page.locator(".gl-tour-question:visible")).to_be_focused()
             assert wrong == []
