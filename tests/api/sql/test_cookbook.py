@@ -15,8 +15,8 @@ from tests.dashboards.site import Site
 TEXT = (REPO / "docs" / "sql.md").read_text(encoding="utf-8")
 COOKBOOK = dict(re.findall(r"\n\n([^\n][^`]+?)\n\n```sql\n(.*?)```", TEXT.split("## Cookbook")[1], re.S))
 VIEWS = dict(re.findall(r"^\| `(v_\w+)` \| [^|]+ \| (.+) \|$", TEXT, re.M))
-NOTHING_THERE = "Pools and models with most unavailable time."
-"""Of the test's two days."""
+NOTHING_THERE = ("Pools and models with most unavailable time.", "Measurements of each device and day")
+"""Of the test's two days, whose samples came in no batch (tests/ingest/test_same_rows_again.py asks for those)."""
 
 
 def asked(site: Site, query: str) -> list[str]:
@@ -30,7 +30,7 @@ def test_there_are_twenty_one_queries() -> None:
 
 @pytest.mark.parametrize("title", COOKBOOK)
 def test_a_query_of_the_cookbook_answers_rows(served_site: Site, title: str) -> None:
-    assert bool(asked(served_site, COOKBOOK[title])) is (title != NOTHING_THERE)
+    assert bool(asked(served_site, COOKBOOK[title])) is not title.startswith(NOTHING_THERE)
 
 
 def test_the_cookbook_counts_what_the_books_say(served_site: Site) -> None:

@@ -149,7 +149,7 @@ def test_a_period_that_goes_on_says_as_of_when_jobs_wait(house: Store) -> None:
     search = "?period=2026-10-01..2027-08-01&cluster=q"
     filters = filters_of(house, search)
     at = EN.moment(filters.local(known_until(house, filters)))
-    open_still = str(show(house, ANYBODY, "/queues", search).page)
+    open_still = str(show(house, ANYBODY, "/queues", search).page).replace("\\xa0", " ")
     assert "at the end of the period" not in open_still
     assert f"as of {at}" in open_still and f"every job waiting as of {at}, by queue" in open_still
 
