@@ -36,6 +36,8 @@ LOADING_SECONDS = 60.0
 """How long a program may load before it handles SIGUSR1."""
 STARTING_SECONDS = 5.0
 """One that blocks all signals for longer does so for good, and takes them by sigwait."""
+SIGTIMEDWAIT = {"x86_64": 128, "aarch64": 137, "riscv64": 137}
+"""The number of the system call rt_sigtimedwait (syscalls(2)) by machine."""
 PIECE = 1 << 20
 ERROR_CHARACTERS = 500
 HEARD = (signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
@@ -260,7 +262,7 @@ def mark_of(pid: int) -> int:
 
 
 def expects(pid: int, number: int) -> bool | None:
-    """Whether the process handles, blocks or ignores this signal (proc(5)), so that it does not end by it.
+    """Whether the process handles, blocks, ignores or awaits this signal (proc(5)), so that it does not end by it.
 
     None: it blocks all signals, as shells, Python and the C library do while they start a program, after which it is
     as before: a signal that came meanwhile may end it.
@@ -274,9 +276,23 @@ def expects(pid: int, number: int) -> bool | None:
     def has(what: str, which: int) -> bool:
         return bool(masks.get(what, 0) >> (which - 1) & 1)
 
-    if has("SigIgn", number) or has("SigCgt", number):
+    if has("SigIgn", number) or has("SigCgt", number) or awaits(pid, number):
         return True
     return None if has("SigBlk", signal.SIGSEGV) else has("SigBlk", number)
+
+
+def awaits(pid: int, number: int) -> bool:
+    """Whether the process stands in sigwait(3) for this signal: until it is there, the kernel shows it as not blocked.
+    False where the kernel does not tell (proc(5), /proc/pid/syscall and mem)."""
+    try:
+        call, awaited, *_ = Path(f"/proc/{pid}/syscall").read_text().split()
+        if int(call) != SIGTIMEDWAIT.get(os.uname().machine):
+            return False
+        with Path(f"/proc/{pid}/mem").open("rb") as memory:
+            memory.seek(int(awaited, 16))
+            return bool(int.from_bytes(memory.read(8), sys.byteorder) >> (number - 1) & 1)
+    except (OSError, ValueError):
+        return False
 
 
 def boot_id() -> str:

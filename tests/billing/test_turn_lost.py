@@ -96,6 +96,7 @@ def test_a_turn_that_was_lost_decides_nothing_about_a_held_push(
     assert second.rows(LEDGER) == entries
 
 
+@seldom(2, "a no takes out")
 def test_a_no_takes_out_what_a_killed_yes_has_written(
     waiting: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:

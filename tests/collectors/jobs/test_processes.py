@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -296,6 +297,22 @@ def test_a_program_that_blocks_all_signals_to_start_another_or_to_wait_for_them_
     processes.tell(A, {"world": 9, "rank": 0, "master_port": 5000})
     until(lambda: processes.look()[0].end is not None or (said.exists() and "5000" in said.read_text()))
     assert processes.look()[0].end is None
+
+
+@pytest.mark.parametrize(("awaited", "expected"), [("SIGUSR1, signal.SIGTERM", True), ("SIGTERM", False)])
+def test_a_program_in_sigwait_expects_what_it_waits_for_and_nothing_else(awaited: str, expected: bool) -> None:
+    """As found: it heard of another world after a minute, as the kernel shows a signal that is waited for as not
+    blocked."""
+    if os.uname().machine not in keeper.SIGTIMEDWAIT:
+        pytest.skip("which system call this machine waits with is not known")
+    code = f"import signal; w = {{signal.{awaited}}}; signal.pthread_sigmask(signal.SIG_BLOCK, w); signal.sigwait(w)"
+    program = subprocess.Popen([sys.executable, "-I", "-S", "-c", code])
+    try:
+        until(lambda: keeper.awaits(program.pid, signal.SIGTERM))
+        assert keeper.expects(program.pid, signal.SIGUSR1) is expected
+    finally:
+        program.kill()
+        program.wait()
 
 
 def test_a_program_that_never_handles_the_signal_is_ended_by_it(
