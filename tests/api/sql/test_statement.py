@@ -409,7 +409,7 @@ class Anything(frozenset[str]):
 
 def test_the_engine_reads_every_statement_of_ours_as_it_was_written(ground: Ground) -> None:
     everything = Allowed("gpuledger", Anything(), frozenset(), Anything())
-    assert (len(OURS) > 200, len(COOKBOOK), len(PANELS) > 20) == (True, 21, True)
+    assert (len(OURS) > 200, len(COOKBOOK), len(PANELS) > 20) == (True, 20, True)
     wrong = {}
     for name, text in {**OURS, **dict(enumerate([*COOKBOOK, *PANELS]))}.items():
         try:
