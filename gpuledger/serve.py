@@ -19,8 +19,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from gpuledger import __version__
+from gpuledger.output import say
 from warehouse.background import repeating
 from warehouse.errors import LedgerError
+from warehouse.hosts import is_loopback
 from warehouse.leads import ALONE, Leads
 from warehouse.store import Store
 
@@ -39,6 +41,18 @@ PORTS_TRIED = 20
 FOLLOW_SECONDS = 60
 CLOSE_MINUTE = 20
 """Minute of every hour at which the previous hour is closed: its grace is over by then."""
+
+
+def refuse_open(host: str, insecure: bool, danger: str, advice: str, warning: str) -> None:
+    """Warns of an address that others reach where that was asked for.   Errors: LedgerError where it was not.
+
+    danger: what those who reach it would do or learn.
+    """
+    if is_loopback(host):
+        return
+    if not insecure:
+        raise LedgerError(f"--host {host}", f"others can reach that address, and {danger}", advice)
+    say(f"warning: {warning}")
 
 
 def listen(host: str, port: int | None) -> socket.socket:

@@ -65,15 +65,24 @@ def server(
     """Open the store, ingest what agents push, close the books every hour, evaluate alerts, serve the dashboard."""
     from access.leader import leading
     from alerts.periodic import AlertSettings
-    from gpuledger.serve import access_settings, check_files, dashboard, listen, serve, url_of
+    from gpuledger.serve import access_settings, check_files, dashboard, listen, refuse_open, serve, url_of
     from ingest.senders import Senders
     from warehouse.bucket import bucket_beside
-    from warehouse.hosts import is_loopback
 
     refuse_served(store, "and serves it already", "Open that address, or give another store")
     tls = _tls(tls_cert, tls_key)
-    if not is_loopback(host):
-        _refuse_insecure(host, tls, no_dashboard or sign_in is not None or insecure_no_sign_in, insecure_plain_http)
+    if sign_in is None and not no_dashboard:
+        refuse_open(
+            host, insecure_no_sign_in, "would see the dashboard without signing in",
+            "Give --sign-in FILE or --no-dashboard, or --insecure-no-sign-in if everybody may see the books",
+            f"no sign-in: everybody who reaches {host} sees these books",
+        )  # fmt: skip
+    if tls is None:
+        refuse_open(
+            host, insecure_plain_http, "tokens would travel in the clear",
+            "Give --tls-cert and --tls-key, or --insecure-plain-http if something before it does TLS",
+            f"no TLS: tokens travel to {host} in the clear, unless something before it does TLS",
+        )  # fmt: skip
     bucket = bucket_beside(backups, backups_bucket)
     senders = Senders(tokens, _reviewer)
     profiles = _profiles(profile or ())
@@ -107,21 +116,6 @@ def _tls(certificate: Path | None, key: Path | None) -> Tls | None:
     if certificate is None or key is None:
         raise LedgerError("--tls-cert, --tls-key", "one without the other", "Give both")
     return Tls(certificate, key)
-
-
-def _refuse_insecure(host: str, tls: Tls | None, books_ok: bool, plain_ok: bool) -> None:
-    if not books_ok:
-        raise LedgerError(
-            f"--host {host}",
-            "others can reach that address, and would see the dashboard without signing in",
-            "Give --sign-in FILE or --no-dashboard, or --insecure-no-sign-in if everybody may see the books",
-        )
-    if tls is None and not plain_ok:
-        raise LedgerError(
-            f"--host {host}",
-            "others can reach that address, and tokens would travel in the clear",
-            "Give --tls-cert and --tls-key, or --insecure-plain-http if something before it does TLS",
-        )
 
 
 def _profiles(given: Sequence[str]) -> Sequence[Profile]:

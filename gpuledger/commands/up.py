@@ -104,7 +104,16 @@ def up(
     """Open the store, close the books every hour, evaluate alerts and serve the dashboard, until Ctrl-C."""
     from access.leader import leading
     from alerts.periodic import AlertSettings
-    from gpuledger.serve import FOLLOW_SECONDS, access_settings, check_files, dashboard, listen, serve, url_of
+    from gpuledger.serve import (
+        FOLLOW_SECONDS,
+        access_settings,
+        check_files,
+        dashboard,
+        listen,
+        refuse_open,
+        serve,
+        url_of,
+    )
     from warehouse.bucket import bucket_beside
 
     refuse_served(store, "and serves it already", "Open that address, or give another store")
@@ -113,10 +122,19 @@ def up(
     if demo and asked is not None:
         raise LedgerError("--demo, --prometheus", "a store has one of them", "Leave one out")
     if sign_in is None:
-        _refuse_without_sign_in(host, insecure_no_sign_in)
+        refuse_open(
+            host, insecure_no_sign_in, "would not have to sign in",
+            "Give --sign-in FILE, or --insecure-no-sign-in if everybody who reaches it may see the books",
+            f"no sign-in: everybody who reaches {host} sees these books",
+        )  # fmt: skip
     access = access_settings(sign_in, trusted_proxy)
     if sign_in is not None and not access.trusted_proxies:
-        _refuse_plain_http(host, insecure_plain_http)
+        refuse_open(
+            host, insecure_plain_http, "passwords and tokens would travel in the clear",
+            "Put a proxy with TLS before it and name it with --trusted-proxy, use `gpuledger server`, or give "
+            "--insecure-plain-http",
+            f"no TLS: passwords and tokens travel to {host} in the clear",
+        )  # fmt: skip
     if not no_serve:
         check_files(AlertSettings(rules, routing), reports, scheduler_token_file)
     url = store or (f"chdb://{Path.cwd() / 'demo' / 'store'}" if demo else "")
@@ -159,35 +177,6 @@ def up(
             say("stopped; the store is closed and free")
     if any(one is not None and not one.proof.balanced for one in (made, found)):
         raise typer.Exit(1)
-
-
-def _refuse_without_sign_in(host: str, insecure: bool) -> None:
-    from warehouse.hosts import is_loopback
-
-    if is_loopback(host):
-        return
-    if not insecure:
-        raise LedgerError(
-            f"--host {host}",
-            "others can reach that address, and would not have to sign in",
-            "Give --sign-in FILE, or --insecure-no-sign-in if everybody who reaches it may see the books",
-        )
-    say(f"warning: no sign-in: everybody who reaches {host} sees these books")
-
-
-def _refuse_plain_http(host: str, insecure: bool) -> None:
-    from warehouse.hosts import is_loopback
-
-    if is_loopback(host):
-        return
-    if not insecure:
-        raise LedgerError(
-            f"--host {host}",
-            "others can reach that address, and passwords and tokens would travel in the clear",
-            "Put a proxy with TLS before it and name it with --trusted-proxy, use `gpuledger server`, or give "
-            "--insecure-plain-http",
-        )
-    say(f"warning: no TLS: passwords and tokens travel to {host} in the clear")
 
 
 def _source(

@@ -27,7 +27,7 @@ from ingest.wire import pack
 from tests.collectors.kubernetes.reviewing import AGENT, Scripted, reviewing
 from tests.conftest import REPO
 from tests.draws import seldom
-from tests.gpuledger.running import refused
+from tests.gpuledger.running import refused, run
 from tests.ingest.receiving import ANYTHING, TOKEN, receiving, tokens_file
 from tests.ingest.test_deliver import certificate
 from tests.patience import PATIENCE_SECONDS, until
@@ -98,6 +98,10 @@ def test_doors_stay_shut_unless_they_are_asked_to_be_open(tmp_path: Path) -> Non
     assert "without signing in" in refused("server", *tokens, "--host", "0.0.0.0")
     assert "tokens would travel in the clear" in refused("server", *tokens, "--host", "0.0.0.0", "--no-dashboard")
     assert "one without the other" in refused("server", *tokens, "--tls-cert", "x.pem")
+    both = ("--insecure-no-sign-in", "--insecure-plain-http", "--rules", str(tmp_path / "none"))
+    asked = run("server", *tokens, "--host", "0.0.0.0", *both)  # Ends at the folder that is not there.
+    assert "warning: no sign-in" in asked.stderr
+    assert "warning: no TLS" in asked.stderr
 
 
 @pytest.mark.parametrize(("text", "said"), [("senders: []", "senders"), ("x", "tokens.yaml")])

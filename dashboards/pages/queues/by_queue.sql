@@ -6,8 +6,7 @@
 --          allocation_hash.
 -- bound: seconds, of the strictest objective for all tenants of the queue; late: jobs that began later than that, or wait
 --          longer at the end (NULL: no objective); judged: those and the jobs that began in time.
--- Traps: bounds are joined to queues; joined to jobs they cost as much as a third of all. A job's names are no part of this: of
---          all jobs they cost as much again (longest.sql asks for those of a few).
+-- Traps: a job's names are no part of this: of all jobs they cost half as much again (longest.sql asks for those of a few).
 -- Parameters: start, end DateTime64(3) (UTC); bound_clusters, bound_queues Array(String), bounds Array(Nullable(Float64)): the rows of
 --             bounds.sql; those of ({jobs})
 WITH
