@@ -27,6 +27,7 @@ from dashboards.data_version import UNCACHED, DataVersion, Written
 from dashboards.days import days_sql, other_hours_sql, summed_sql
 from dashboards.days.closed import ClosedHours, Sums, closed_hours
 from dashboards.periods import ClosedMonth, Period, choose, closed_months, span_key
+from dashboards.remembered import Remembered
 from warehouse.errors import LedgerError
 from warehouse.sql import composed
 from warehouse.store import Store, read_sql
@@ -211,6 +212,10 @@ class Filters:
         """As `rows`, for SQL about the present, whatever the period: its parameters are the filters' arrays and those
         given. `FROM ({other})` in it reads what `other`.sql beside it selects."""
         return self._cached(store, composed(beside, name), {**self._arrays(), **params}, until=None)
+
+    def remembered(self, store: Store) -> Store:
+        """The connection, with the answers to what functions of the books ask it cached as those of pages are."""
+        return Remembered(store, self.data_version)
 
     def rows_of_hours(
         self, store: Store, beside: str, name: str, hours: Sequence[int], runs: Sequence[int], **params: Any

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from billing.invoicing.documents import Invoice
-from billing.lines import is_correction
 from billing.params import period_params, tenant_params
 from billing.periods import Period, month_name
 from warehouse.instants import rfc3339
@@ -31,24 +31,34 @@ def standing(store: Store, period: Period | None = None, tenant: str | None = No
     return [one for one in issued(store, period, tenant) if not one.is_void]
 
 
+@dataclass(frozen=True)
+class Billed:
+    """An invoice that stands, and what it bills. corrected: months of which it is the first to bill the tenant."""
+
+    number: str
+    tenant: str
+    month: str
+    timezone: str
+    corrected: Sequence[str]
+
+
+def billed(store: Store, tenant: str | None = None) -> list[Billed]:
+    """Which months the invoices that stand bill, in the order of their numbers."""
+    return [Billed(**row) for row in store.rows(read_sql(__file__, "billed"), tenant_params(tenant))]
+
+
 def billed_later(store: Store, period: Period, tenant: str | None = None) -> dict[str, str]:
     """The tenants that owe something for a month, had no invoice of it, and were billed by a later one: its number."""
-    return later_bills(standing(store, Period(period.end, ALWAYS.end), tenant), period)
+    return later_bills(billed(store, tenant), period)
 
 
-def later_bills(documents: Iterable[Invoice], period: Period) -> dict[str, str]:
-    """The same of documents that were read before."""
+def later_bills(invoices: Iterable[Billed], period: Period) -> dict[str, str]:
+    """The same of invoices that were read before."""
     found: dict[str, str] = {}
-    for one in documents:
-        for line in one.lines:
-            reference = line.get("reference") or {}
-            if is_correction(line) and reference["invoice"] is None and _covers(period, reference["month"], one):
-                found.setdefault(one.tenant, str(one.number))
+    for one in invoices:
+        if one.corrected and month_name(period, one.timezone) in one.corrected:
+            found.setdefault(one.tenant, one.number)
     return found
-
-
-def _covers(period: Period, month: str, invoice: Invoice) -> bool:
-    return month_name(period, invoice.document["period"]["timezone"]) == month
 
 
 def _as_it_stands(row: Mapping[str, Any]) -> Invoice:

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from billing.closed import closed_period
-from billing.invoicing.invoices import standing
-from billing.invoicing.issued import later_bills
+from billing.invoicing.issued import billed, later_bills
 from billing.invoicing.month import Books, books_of
 from billing.params import period_params
 from billing.periods import Period, month_name, parse_month
@@ -52,17 +51,21 @@ def month_states(store: Store, now: datetime, sees: Callable[[str], bool] = lamb
     if known is None:
         return []
     grace = timedelta(days=books.card.grace_days if books.card else 0)
-    documents = [one for one in standing(store) if not one.is_credit_note and sees(one.tenant)]
+    invoices = [one for one in billed(store) if sees(one.tenant)]
+    invoiced: dict[str, set[str]] = {}
+    for one in invoices:
+        invoiced.setdefault(one.month, set()).add(one.tenant)
+    correcting = [one for one in invoices if one.corrected]
     months = []
-    starts = (known.start, *(parse_month(one.month, books.timezone).start for one in documents))
+    starts = (known.start, *(parse_month(month, books.timezone).start for month in invoiced))
     for period in _months(Period(min(starts), known.end), now, books.timezone):
         name = month_name(period, books.timezone)
-        done = {one.tenant for one in documents if one.month == name}
+        done = invoiced.get(name, set())
         if now < period.end:
             months.append(Month(name, period, MonthState.open, period.end + grace, len(done)))
             continue
-        billed = done | later_bills(documents, period).keys()
-        owing = {tenant for tenant in _owing(store, period, name, books, billed) if sees(tenant)}
+        settled = done | later_bills(correcting, period).keys()
+        owing = {tenant for tenant in _owing(store, period, name, books, settled) if sees(tenant)}
         if done and not owing:
             state = MonthState.issued
         elif now < period.end + grace or books.closed_until < period.end:

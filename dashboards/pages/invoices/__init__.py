@@ -31,7 +31,7 @@ from dashboards.pages.invoices.draft import draft_card, drafted
 from dashboards.pages.invoices.emissions import emissions_card
 from dashboards.parts import Figure
 from dashboards.registry import Ask, Page
-from warehouse.store import Store, read_sql
+from warehouse.store import Store
 
 DOTS = {"open": "gl-info", "closing": "gl-warn", "closed": "gl-good", "partly_issued": "gl-warn", "issued": "gl-good"}
 ISSUABLE = (MonthState.closed, MonthState.partly_issued, MonthState.issued)
@@ -45,9 +45,10 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     title = words("invoices.title")
     now = datetime.now(UTC)
     chosen = filters.address.chosen.get("tenant", ())
-    months, closed = month_states(store, now, lambda one: not chosen or one in chosen), closed_period(store)
+    known = filters.remembered(store)
+    months, closed = month_states(known, now, lambda one: not chosen or one in chosen), closed_period(known)
     if not months or closed is None:
-        none, close = states.nothing_here(words("invoices.no_month")), close_form(store, None, untimed, words)
+        none, close = states.nothing_here(words("invoices.no_month")), close_form(known, None, untimed, words)
         card = parts.card(words("invoices.months"), words("invoices.months_is"), none, close)
         return parts.page(parts.titles(untimed, words, title), card)
     over = [one for one in months if one.state is not MonthState.open and one.period.start < closed.end] or months
@@ -55,9 +56,8 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     month = next((one for one in months if one.name == asked), None)
     if month is None:
         return _no_such_month(months, untimed, words)
-    tenants = {"tenants": list(chosen)}
-    sums = store.rows(read_sql(__file__, "by_month"), tenants)
-    issued = store.rows(read_sql(__file__, "issued"), {"month": month.name, **tenants})
+    sums = filters.rows_now(store, __file__, "by_month")
+    issued = filters.rows_now(store, __file__, "issued", month=month.name)
     of_month = [row for row in sums if row["month"] == month.name]
     name, tenant = words.month(datetime.fromisoformat(f"{month.name}-01")), drafted(filters)
     return parts.page(
@@ -76,13 +76,13 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
                 _costs_so_far(store, [one for one in months if one is not month], filters),
                 filters,
                 words,
-                close_form(store, closed.end, untimed, words),
+                close_form(known, closed.end, untimed, words),
             ),
-            _drafts_card(month, issued, tenants["tenants"], name, untimed, words, bool(of_month)),
+            _drafts_card(month, issued, chosen, name, untimed, words, bool(of_month)),
             class_name="gl-late gl-all-issued" if month.state is MonthState.issued else "gl-late",
         ),
         draft_card(month.name, tenant, untimed, words) if tenant else None,
-        _issued_card(issued, month, tenants["tenants"], untimed, words),
+        _issued_card(issued, month, chosen, untimed, words),
         emissions_card(month.name, words),
     )
 
