@@ -25,6 +25,7 @@ from alerts.state import State
 from alerts.transports import SendError
 from billing.ledger_report import billing_timezone
 from warehouse.errors import LedgerError
+from warehouse.instants import to_the_minute
 from warehouse.leads import ALONE, Leads
 from warehouse.store import Store, read_sql
 
@@ -53,7 +54,7 @@ class SentReminders:
 
 def notified_alerts(store: Store, now: datetime, with_evidence: bool = False) -> list[Notification]:
     """Alerts that fire, and those resolved recently; the most severe first."""
-    params = {"now": now, "hours": RESOLVED_HOURS, "with_evidence": int(with_evidence)}
+    params = {"now": to_the_minute(now), "hours": RESOLVED_HOURS, "with_evidence": int(with_evidence)}
     return [
         Notification(
             rule=row["rule"],

@@ -14,6 +14,7 @@ from alerts.errors import AlertError
 from alerts.matchers import Match, fits_everything, literal
 from alerts.routing import ACKNOWLEDGED, Silence
 from billing import audit
+from warehouse.instants import to_the_minute
 from warehouse.store import Store, read_sql
 
 _MATCH: TypeAdapter[Mapping[str, tuple[str, ...]]] = TypeAdapter(Match)
@@ -113,7 +114,8 @@ def end_silence(store: Store, identifier: str, author: str, now: datetime) -> Si
 
 def silences(store: Store, now: datetime, past: bool = False) -> list[Silence]:
     """Active and scheduled silences; with `past`, all."""
-    return [_silence(row) for row in _rows(store, _NEVER if past else now)]
+    found = map(_silence, _rows(store, _NEVER if past else to_the_minute(now)))
+    return [one for one in found if past or one.ends_at > now]
 
 
 def _rows(store: Store, after: datetime) -> list[dict[str, Any]]:

@@ -238,12 +238,12 @@ class Filters:
     @contextlib.contextmanager
     def whole_store(self, store: Store) -> Iterator[Store]:
         """A connection that sees all tenants, for what follows from all of them, as whether an alert is sent. Show only
-        what the page's own store has."""
+        what the page's own store has. Its answers are cached (`remembered`) apart from those for the reader's scope."""
         if self.whole is None:
-            yield store
+            yield self.remembered(store)
             return
         with self.whole() as everything:
-            yield everything
+            yield Remembered(everything, replace(self.data_version, scope=None))
 
     def at_once(self, store: Store, *parts: Callable[[Store], Any]) -> list[Any]:
         """What each part of a page makes of a connection. The first is made with the page's own, the others meanwhile

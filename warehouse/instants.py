@@ -18,6 +18,11 @@ def of_epoch_ms(ms: int) -> datetime:
     return EPOCH + ms * MILLISECOND
 
 
+def to_the_minute(at: datetime) -> datetime:
+    """Its minute's begin: who asks a store again within a minute then asks the same, which can be cached."""
+    return at.replace(second=0, microsecond=0)
+
+
 def rfc3339(at: datetime, timespec: str = "milliseconds") -> str:
     """As programs read it: UTC, like `2026-10-01T00:00:00.000Z`. timespec: as of `datetime.isoformat`."""
     return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec=timespec) + "Z"

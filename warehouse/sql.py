@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from string import Template
 
@@ -24,8 +24,14 @@ def read_sql(beside: str, name: str, /, **parts: object) -> str:
 
     parts: SQL for each `$part` in it; where there are any, a dollar sign is written `$$`. Errors: KeyError, one lacks.
     """
-    text = (Path(beside).parent / f"{name}.sql").read_text(encoding="utf-8")
+    text = _text(Path(beside).parent / f"{name}.sql")
     return Template(text).substitute(parts) if parts else text
+
+
+@cache
+def _text(file: Path) -> str:
+    """Read once: a process runs the statements of the code that it runs, also while an upgrade replaces the files."""
+    return file.read_text(encoding="utf-8")
 
 
 def composed(beside: str, name: str, /, **sources: str) -> str:

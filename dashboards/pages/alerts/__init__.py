@@ -68,7 +68,9 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
 
 def _notified(store: Store, filters: Filters, now: datetime, rule: str) -> tuple[list[Silence], Rows]:
     """The silences, and the targets that notifications went to."""
-    return silences(store, now), filters.rows(store, __file__, "deliveries", rule=rule) if filters.period else []
+    return silences(filters.remembered(store), now), filters.rows(
+        store, __file__, "deliveries", rule=rule
+    ) if filters.period else []
 
 
 def _of_rule(filters: Filters, words: Language) -> Component | None:
@@ -87,7 +89,7 @@ def active(store: Store, filters: Filters, now: datetime) -> list[dict[str, Any]
     """Firing and pending alerts, as of now; filtered by tenants, clusters, and `?rule=`."""
     wanted = {name: filters.address.chosen.get(name, ()) for name in FILTERS}
     with filters.whole_store(store) as whole:
-        found = alerts(store, now, rule=filters.more.get("rule", ""), whole=whole)
+        found = alerts(filters.remembered(store), now, rule=filters.more.get("rule", ""), whole=whole)
     return [
         one
         for one in found
