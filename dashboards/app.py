@@ -7,9 +7,9 @@ import functools
 import hashlib
 import logging
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import dash_ag_grid
@@ -45,7 +45,7 @@ from warehouse.health import Health
 from warehouse.leads import ALONE, Leads
 from warehouse.store import Store
 
-if find_spec("pandas"):
+with suppress(ImportError):
     # Arrow imports it when it first needs it, on whichever thread. A chart that is drawn while it is half there fails:
     # Plotly asks what is loaded whether a value is one of its.
     import_module("pandas")

@@ -1,4 +1,9 @@
-"""Charts of the pages. The style sheet colours their text, so that a change of theme redraws nothing."""
+"""Charts of the pages, as the browser gets them. The style sheet colours their text, so that a change of theme redraws
+nothing.
+
+Plotly's own objects in Python check and copy each value, which took longer than the rest of a page with charts; a test
+has them check what each page draws.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +14,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
-import plotly.graph_objects as go
-from plotly.graph_objects import Figure
-
 from dashboards.format import evened
 from dashboards.kinds import KINDS, Kind
 from dashboards.languages import Language
 
 Grain = Literal["day", "hour"]
+Chart = dict[str, Any]
+"""A figure of Plotly's: its `data` and `layout`."""
 GRID = "rgba(126,141,166,0.22)"
 PALETTE = ("#3f6ce6", "#f09a2e", "#22a38b", "#9479d6", "#d9567a", "#5aa7d6", "#a3883c", "#66758f", "#7cb342", "#c06bd0")
 """Of series that are no kinds of time, in this order; holds on light and on dark ground."""
@@ -29,7 +33,6 @@ LOOK: Mapping[str, Any] = {
     "plot_bgcolor": "rgba(0,0,0,0)",
     "font": {"family": "Inter, ui-sans-serif, system-ui, sans-serif", "size": 12},
     "hoverlabel": {"bgcolor": "#182034", "bordercolor": "#2c3753", "font": {"color": "#f1f4fa", "size": 12.5}},
-    "template": "none",
     "autosize": True,
 }
 """Of every figure's layout."""
@@ -92,7 +95,7 @@ def buckets(rows: Iterable[Mapping[str, Any]], closed: Mapping[datetime, float],
 
 def stacked_over_time(
     found: Sequence[Bucket], grain: Grain, words: Language, kinds: Sequence[Kind] = KINDS, links: Sequence[str] = ()
-) -> go.Figure:
+) -> Chart:
     """Average GPUs of each kind, stacked to their sum; a bucket without closed hours leaves a gap.
 
     links: where a click on each bucket leads (a page's callback: ClientsideFunction("gl", "follow")).
@@ -124,8 +127,8 @@ def made(
     xaxis: Mapping[str, Any] | None = None,
     yaxis: Mapping[str, Any] | None = None,
     **layout: Any,
-) -> go.Figure:
-    """A figure in the common style, made at once: Plotly takes several times as long to change one bit by bit."""
+) -> Chart:
+    """A chart in the common style."""
     across = {**_x_axis(words, grain), **(_daily(traces, xaxis or {}) if grain == "day" else {}), **(xaxis or {})}
     axes = {"xaxis": across, "yaxis": {**Y_AXIS, **(yaxis or {})}}
     is_time = (xaxis or {}).get("type", "date") == "date"
@@ -133,7 +136,7 @@ def made(
     whole = {**(_with_room(look, grain) if is_time else look), **axes}
     if whole["hovermode"] == "x unified":
         traces = [_named(one, words) for one in traces]
-    return go.Figure({"data": timed([_evened(one) for one in traces]), "layout": whole})
+    return {"data": timed([_evened(one) for one in traces]), "layout": whole}
 
 
 def _evened(trace: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -154,8 +157,7 @@ def _named(trace: Mapping[str, Any], words: Language) -> Mapping[str, Any]:
 
 
 def timed(traces: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The traces with times on their x axis as the texts that browsers get. Plotly copies each value several times, and
-    a time costs ten times what a text does."""
+    """The traces with times on their x axis as the texts that browsers get: once for all that have the same."""
     texts: dict[int, list[Any]] = {}
 
     def text(x: Sequence[Any]) -> list[Any]:
@@ -164,14 +166,6 @@ def timed(traces: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         return texts[id(x)]
 
     return [{**one, "x": text(one["x"])} if isinstance(one.get("x"), list) else one for one in traces]
-
-
-def styled(figure: go.Figure, words: Language, grain: Grain = "day", **layout: Any) -> go.Figure:
-    """The figure in the common style. grain: whether its time axis shows days or hours."""
-    figure.update_layout(_with_room({**LOOK, **layout}, grain))
-    figure.update_xaxes(_x_axis(words, grain))
-    figure.update_yaxes(Y_AXIS)
-    return figure
 
 
 def _with_room(layout: Mapping[str, Any], grain: Grain) -> dict[str, Any]:
@@ -200,17 +194,11 @@ def _daily(traces: Sequence[Mapping[str, Any]], axis: Mapping[str, Any]) -> dict
     return {"dtick": DAY_MILLISECONDS} if times and max(times) - min(times) <= FEW_DAYS else {}
 
 
-def plain(figure: go.Figure | Mapping[str, Any]) -> Mapping[str, Any]:
-    """The figure as a dictionary. Plotly copies every value for that, so ask for it once."""
-    found: Mapping[str, Any] = figure.to_dict() if isinstance(figure, Figure) else figure
-    return found
-
-
-def legend(plain: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """(name, colour, mark) of each series in the legend of a plain figure; none if it has no legend."""
-    if not plain.get("layout", {}).get("showlegend"):
+def legend(chart: Chart) -> list[tuple[str, str, str]]:
+    """(name, colour, mark) of each series in a chart's legend; none if it has no legend."""
+    if not chart.get("layout", {}).get("showlegend"):
         return []
-    named = [one for one in plain["data"] if one.get("name") and one.get("showlegend") is not False]
+    named = [one for one in chart["data"] if one.get("name") and one.get("showlegend") is not False]
     return [(one["name"], _colour(one), _mark(one)) for one in named]
 
 
@@ -245,15 +233,16 @@ PLAIN = frozenset({int, float, datetime, type(None)})
 
 
 def without_markup(value: Any) -> Any:
-    """A figure, or a part of it, with markup in its texts escaped. Plotly renders `<a href=...>` and `<span style=...>`
-    in names, and users choose the names of tenants and jobs. A new line stays one."""
+    """A chart, or a part of it, with markup in its texts escaped and without what is None. Plotly renders
+    `<a href=...>` and `<span style=...>` in names, and users choose the names of tenants and jobs. A new line stays
+    one."""
     if isinstance(value, str):
         return value.replace("<", "&lt;").replace("\n", "<br>")
     if isinstance(value, dict):
-        return {key: one if key in OURS else without_markup(one) for key, one in value.items()}
+        return {key: one if key in OURS else without_markup(one) for key, one in value.items() if one is not None}
     if isinstance(value, list | tuple):
         return [one if type(one) in PLAIN else without_markup(one) for one in value]
-    return without_markup(value.to_dict()) if isinstance(value, Figure) else value
+    return value
 
 
 def axis_times(at: Sequence[datetime], grain: Grain) -> list[datetime]:

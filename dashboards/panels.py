@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-import plotly.graph_objects as go
-
 from dashboards import figures
 from dashboards.languages import Language
 
 
 class Panels:
-    """Number 0 is on top. Made as one figure at the end: Plotly takes a
-    tenth of a second to change such a figure bit by bit."""
+    """Number 0 is on top."""
 
     GAP = 26
     """Pixels above each, for its title."""
@@ -68,7 +65,7 @@ class Panels:
         left: int = 52,
         grain: figures.Grain = "hour",
         **layout: Any,
-    ) -> go.Figure:
+    ) -> figures.Chart:
         """titles: of the panels.   span: first and last moment of the axis.   left: pixels for the labels there.
 
         grain: whether the axis tells hours."""
@@ -100,4 +97,4 @@ class Panels:
             "bargap": 0.2,
             "height": self.height,
         }
-        return go.Figure({"data": figures.timed(self._traces), "layout": {**look, **layout, **self._layout}})
+        return {"data": figures.timed(self._traces), "layout": {**look, **layout, **self._layout}}

@@ -200,17 +200,16 @@ def legend(kinds: Sequence[Kind], words: Language) -> Component:
     )
 
 
-def graph(figure: Any, label: str, id: str = "", height: int = 330, legend_above: bool = False) -> Component:
+def graph(chart: figures.Chart, label: str, id: str = "", height: int = 330, legend_above: bool = False) -> Component:
     """A chart; `label` says in words what it shows.   legend_above: its legend stands above it at any width, not
     within it, where it would meet the axis."""
     more = {"id": id} if id else {}
-    plain = figures.plain(figure)
-    named = figures.legend(plain)
+    named = figures.legend(chart)
     if legend_above:
-        plain = {**plain, "layout": {**plain["layout"], "showlegend": False}}
-    chart = html.Div(
+        chart = {**chart, "layout": {**chart["layout"], "showlegend": False}}
+    drawn = html.Div(
         dcc.Graph(
-            figure=figures.without_markup(plain),
+            figure=figures.without_markup(chart),
             config={"displayModeBar": False, "responsive": True},
             responsive=True,
             style={"height": "100%"},
@@ -222,12 +221,12 @@ def graph(figure: Any, label: str, id: str = "", height: int = 330, legend_above
         **{"aria-label": label},
     )
     if not named:
-        return chart
+        return drawn
     items = [html.Li([_swatch(colour, mark), name]) for name, colour, mark in named]
     # A phone leaves Plotly's own legend no room beside the chart.
     style = "gl-legend gl-legend-above" if legend_above else "gl-legend gl-legend-phone"
     above = html.Ul(items, className=style, **{"aria-hidden": "true"})
-    return html.Div([above, chart], className="gl-charted")
+    return html.Div([above, drawn], className="gl-charted")
 
 
 def _swatch(colour: str, mark: str) -> Component:

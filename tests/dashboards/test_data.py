@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from types import ModuleType
 
+import plotly.graph_objects as go
 import pytest
 
 from access.current import set_current
@@ -90,7 +91,7 @@ def test_a_day_averages_over_its_closed_hours(filled: Store) -> None:
 def test_the_figure_stacks_to_the_capacity_and_days_not_closed_are_absent(
     filled: Store, grain: figures.Grain, buckets: int
 ) -> None:
-    figure = overview.fleet_over_time(filled, filters_of(filled, ""), EN, grain)
+    figure = go.Figure(overview.fleet_over_time(filled, filters_of(filled, ""), EN, grain))
     *kinds, capacity = figure.data
     assert len(capacity.x) == buckets
     sums = [sum(parts) for parts in zip(*(trace.y for trace in kinds), strict=True)]
@@ -107,4 +108,4 @@ def test_the_hour_that_autumn_repeats_has_a_place_of_its_own() -> None:
     ]
     hours = figures.buckets(rows, {row["step"]: 1 for row in rows}, "Europe/Berlin")
     assert [f"{bucket.at:%H:%M %Z}" for bucket in hours] == ["02:00 CEST", "02:00 CET", "03:00 CET"]
-    assert len(set(figures.stacked_over_time(hours, "hour", EN).data[0].x)) == 3
+    assert len(set(figures.stacked_over_time(hours, "hour", EN)["data"][0]["x"])) == 3

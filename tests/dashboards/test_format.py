@@ -121,8 +121,8 @@ def test_half_a_cent_is_rounded_as_on_documents(amount: str, shown: str) -> None
     sums = float(exact) - 1e-13  # as floats add up
     assert {money(exact, "USD"), money(float(exact), "USD"), money(sums, "USD")} == {shown}
     assert rounded(Fraction(exact), 2) == Decimal(shown[1:])
-    chart: Any = figures.made([{"type": "bar", "y": [sums, None], "hovertemplate": "%{y:,.2f}"}], language("en"))
-    drawn, unknown = chart.data[0].y
+    chart = figures.made([{"type": "bar", "y": [sums, None], "hovertemplate": "%{y:,.2f}"}], language("en"))
+    drawn, unknown = chart["data"][0]["y"]
     assert f"{drawn:.2f}" == shown[1:] and unknown is None
 
 

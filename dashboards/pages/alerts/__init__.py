@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import plotly.graph_objects as go
 from dash import ALL, MATCH, Dash, Input, Output, State, ctx, html, no_update
 from dash.development.base_component import Component
 
@@ -191,7 +190,7 @@ def _step(at: datetime, grain: figures.Grain) -> datetime:
     return at.replace(hour=0 if grain == "day" else at.hour, minute=0, second=0, microsecond=0)
 
 
-def fired_over_time(rows: Rows, gaps: Spans, filters: Filters, grain: figures.Grain, words: Language) -> go.Figure:
+def fired_over_time(rows: Rows, gaps: Spans, filters: Filters, grain: figures.Grain, words: Language) -> figures.Chart:
     """How many began to fire in each step, by severity.   gaps: where nobody looked; grey, for unknown is no zero."""
     assert filters.period is not None
     zone = ZoneInfo(filters.zone)

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import plotly.graph_objects as go
 from dash.development.base_component import Component
 
 from access.current import current
@@ -132,7 +131,7 @@ def by_days(rows: Rows, filters: Filters) -> Rows:
     return [{"step": found[0]["step"], **{name: averaged(found, name) for name in names}} for found in days.values()]
 
 
-def drawn(rows: Rows, filters: Filters, grain: figures.Grain, words: Language) -> go.Figure:
+def drawn(rows: Rows, filters: Filters, grain: figures.Grain, words: Language) -> figures.Chart:
     """GPUs allocated and waited for, stacked; what was available as a line, which ends where nothing is closed."""
     local = [filters.local(row["step"]) for row in rows]
     if grain == "day":

@@ -12,7 +12,6 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-import plotly.graph_objects as go
 from dash import dcc, html
 from dash.development.base_component import Component
 
@@ -171,7 +170,7 @@ def signed(amount: Decimal | None, currency: str) -> str:
     return ("+" if amount > 0 else "−" if amount < 0 else "") + money(abs(amount), currency)
 
 
-def _walked(total: Change, before: Filters, now: Filters, words: Language) -> go.Figure:
+def _walked(total: Change, before: Filters, now: Filters, words: Language) -> figures.Chart:
     known, currency = total.measures(), now.currency
     names = [words("changes.was_short"), *(words(f"changes.step_{name}") for name in ("hours", "price", "mix")),
              words("changes.now")]  # fmt: skip

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import plotly.graph_objects as go
-
 from access.principal import Principal
 from api.sql.engine import Engine, Question
 from api.sql.errors import SYNTAX_ERROR, TOO_MANY, SqlError
@@ -101,7 +99,7 @@ def _shown(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def chart_of(answer: Answer, words: Language) -> go.Figure | None:
+def chart_of(answer: Answer, words: Language) -> figures.Chart | None:
     """The first numbers over the first column: lines over time, else bars; a second column of names makes series."""
     numbers = [at for at, column in enumerate(answer.columns) if at and column.is_number]
     if not numbers or len(answer.rows) < 2:
@@ -114,20 +112,28 @@ def chart_of(answer: Answer, words: Language) -> go.Figure | None:
     over_time = first.is_time and len({row[0] for row in answer.rows}) > 2
     if not over_time and len({row[0] for row in answer.rows}) > BARS:
         series = {name: rows[:BARS] for name, rows in series.items()}
-    draw = go.Scatter if over_time else go.Bar
     unnamed = answer.columns[y].name if named is None else words("explore.blank")
-    figure = go.Figure()
+    traces = []
     for number, (name, rows) in enumerate(list(series.items())[:SERIES]):
         colour = figures.PALETTE[number % len(figures.PALETTE)]
         x = [row[0] if over_time else str(row[0]) for row in rows]
-        more = {"mode": "lines", "line": {"color": colour, "width": 1.8}} if over_time else {"marker_color": colour}
-        figure.add_trace(draw(x=x, y=[row[y] for row in rows], name=name or unnamed, **more))
-    figures.styled(figure, words, showlegend=named is not None, margin={"l": 60, "r": 8, "t": 30, "b": 40})
-    figure.update_yaxes(tickformat=",")  # not "50k", which is no unit of what a statement counts
-    figure.update_layout(barmode="stack", bargap=0.3, legend={"orientation": "h", "y": 1.14, "x": 0})
+        line = {"type": "scatter", "mode": "lines", "line": {"color": colour, "width": 1.8}}
+        look = line if over_time else {"type": "bar", "marker": {"color": colour}}
+        traces.append({**look, "x": x, "y": [row[y] for row in rows], "name": name or unnamed})
     # Above the axis, not beside it on its side.
-    figure.add_annotation(
-        text=answer.columns[y].name, x=0, y=1, xref="paper", yref="paper", xanchor="left", yanchor="bottom",
-        xshift=-56, yshift=8, showarrow=False, font={"size": 12},
-    )  # fmt: skip
-    return figure if over_time else figure.update_xaxes(type="category", tickformat="", tickangle=None)
+    above = {
+        "text": answer.columns[y].name, "x": 0, "y": 1, "xref": "paper", "yref": "paper", "xanchor": "left",
+        "yanchor": "bottom", "xshift": -56, "yshift": 8, "showarrow": False, "font": {"size": 12},
+    }  # fmt: skip
+    return figures.made(
+        traces,
+        words,
+        xaxis=None if over_time else {"type": "category", "tickformat": "", "tickangle": None},
+        yaxis={"tickformat": ","},  # not "50k", which is no unit of what a statement counts
+        showlegend=named is not None,
+        margin={"l": 60, "r": 8, "t": 30, "b": 40},
+        barmode="stack",
+        bargap=0.3,
+        legend={"orientation": "h", "y": 1.14, "x": 0},
+        annotations=[above],
+    )

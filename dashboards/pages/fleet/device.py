@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import plotly.graph_objects as go
 from dash import html
 from dash.development.base_component import Component
 
@@ -158,7 +157,7 @@ def _measured_hours(store: Store, filters: Filters, device: str) -> Sequence[Row
     return sorted([*rows, *(row for row in more if row["hour"] in others)], key=lambda row: row["hour"])
 
 
-def measured(rows: Sequence[Row], filters: Filters, words: Language) -> go.Figure:
+def measured(rows: Sequence[Row], filters: Filters, words: Language) -> figures.Chart:
     """Power and memory of each hour; an hour in which nothing was reported leaves a gap."""
     offset = filters.local(rows[0]["hour"]).utcoffset()
     assert offset is not None

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dash_mantine_components as dmc
-import plotly.graph_objects as go
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
@@ -120,7 +119,7 @@ def _headline(filters: Filters, total: Amounts, words: Language) -> Component:
 
 def fleet_over_time(
     store: Store, filters: Filters, words: Language, grain: figures.Grain, path: str = "/", device: str = ""
-) -> go.Figure:
+) -> figures.Chart:
     """GPUs of each kind over the period; path: of the page it stands on; device: of this one alone."""
     ask = filters.rows if grain == "hour" else filters.rows_of_days
     rows = ask(store, __file__, "over_time", grain=grain, device=device)

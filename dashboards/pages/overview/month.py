@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import plotly.graph_objects as go
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
@@ -318,7 +317,7 @@ def _alike(amounts: Sequence[Fraction], currency: str) -> list[str]:
     return money_alike([rounded(one, minor_digits(currency)) for one in amounts], currency)
 
 
-def month_figure(found: MonthCost, budget: MonthBudget, filters: Filters, words: Language) -> go.Figure:
+def month_figure(found: MonthCost, budget: MonthBudget, filters: Filters, words: Language) -> figures.Chart:
     days = days_of(found.month, found.zone)
     currency, sums = filters.currency, _cumulated(found)
     known = [day for day in days if day in found.costs]

@@ -8,7 +8,6 @@ from collections.abc import Container, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import plotly.graph_objects as go
 from dash import html
 from dash.development.base_component import Component
 
@@ -161,7 +160,7 @@ def _waits_card(rows: Rows, words: Language) -> Component:
     return parts.card(words("queues.waits"), words("queues.waits_is"), content)
 
 
-def waits(rows: Rows, words: Language) -> go.Figure:
+def waits(rows: Rows, words: Language) -> figures.Chart:
     """Median, 95th and 99th percentile of each queue, and its bound where an objective sets one; a second at least."""
     names = [row["queue"] or words("no_name") for row in rows][::-1]
     found = rows[::-1]
@@ -259,7 +258,7 @@ def _reported_at(rows: Rows, filters: Filters, words: Language) -> str:
     return words.moment(filters.local(max(row["ts"] for row in rows)))
 
 
-def why(found: Mapping[str, Mapping[str, int]], words: Language) -> go.Figure:
+def why(found: Mapping[str, Mapping[str, int]], words: Language) -> figures.Chart:
     """Waiting jobs of each queue, stacked by reason."""
     sums: dict[str, int] = defaultdict(int)
     for causes in found.values():
@@ -420,7 +419,7 @@ def _fragmentation_card(store: Store, reported: Rows, filters: Filters, words: L
     )
 
 
-def fragmented(rows: Rows, filters: Filters, grain: figures.Grain, words: Language) -> go.Figure:
+def fragmented(rows: Rows, filters: Filters, grain: figures.Grain, words: Language) -> figures.Chart:
     """Idle GPUs, and those of them that nothing asked for could use; a gap where nobody reported."""
     assert filters.period is not None
     at = figures.axis_times([filters.local(row["step"]) for row in rows], grain)

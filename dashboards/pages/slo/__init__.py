@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import plotly.graph_objects as go
 from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
@@ -113,7 +112,7 @@ def _name(one: SeriesStatus, between: str = " · ") -> str:
     return between.join(filter(None, (one.objective, " · ".join(filter(None, (one.tenant, one.subject))))))
 
 
-def budgets(known: Series, words: Language) -> go.Figure:
+def budgets(known: Series, words: Language) -> figures.Chart:
     """What is left of each budget, the emptiest on top; what is overdrawn by more than twice the whole is cut there,
     and an arrow says that it goes on."""
     drawn = list(known)[::-1]

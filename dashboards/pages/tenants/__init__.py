@@ -11,7 +11,6 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-import plotly.graph_objects as go
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
@@ -172,7 +171,7 @@ def _chart(store: Store, filters: Filters, rows: Rows, level: Level, words: Lang
     )
 
 
-def _use_over_time(store: Store, filters: Filters, rows: Rows, level: Level, words: Language) -> go.Figure:
+def _use_over_time(store: Store, filters: Filters, rows: Rows, level: Level, words: Language) -> figures.Chart:
     """From the table's rows where they are all there are."""
     if rows[0]["in_all"] > MOST:
         return overview.fleet_over_time(store, filters, words, level.grain, "/tenants")
@@ -198,7 +197,7 @@ def callbacks(app: Dash, ask: Ask) -> None:
         app.clientside_callback(ClientsideFunction("gl", "follow"), Input(chart, "clickData"))
 
 
-def costs_over_time(rows: Rows, filters: Filters, level: Level, words: Language) -> go.Figure:
+def costs_over_time(rows: Rows, filters: Filters, level: Level, words: Language) -> figures.Chart:
     """List cost of each step, stacked by tenant, the dearest at the bottom."""
     at = figures.axis_times([filters.local(step) for step in level.steps], level.grain)
     series = [(row["name"] or words("no_name"), trend(row, level)) for row in rows[:SHOWN]]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import plotly.graph_objects as go
 from dash.development.base_component import Component
 
 from dashboards import figures, parts
@@ -59,7 +58,7 @@ def held_throughout(hours: Rows, claims: Rows) -> Rows:
 
 def draw(
     lifecycle: Lifecycle, filters: Filters, used: Rows, measured: Rows, slowed: Rows, words: Language
-) -> tuple[go.Figure, int]:
+) -> tuple[figures.Chart, int]:
     """The figure, and how high it is in pixels."""
     assert lifecycle.window is not None
     offset = filters.local(lifecycle.window[0]).utcoffset()

@@ -296,15 +296,15 @@ def test_the_chart_of_cost_is_of_cost(house: Store) -> None:
     """As found: it drew GPU-hours, under "Cost by tenant and month"."""
     found = answer.answer_of(house, ANALYST, explore.example("cost", "UTC"))
     chart = answer.chart_of(found, language("en"))
-    assert chart is not None and chart.layout.annotations[0].text == "cost"
-    assert "vision" in {one.name for one in chart.data}
+    assert chart is not None and chart["layout"]["annotations"][0]["text"] == "cost"
+    assert "vision" in {one["name"] for one in chart["data"]}
 
 
 def test_a_series_without_a_name_is_called_as_its_cell_looks() -> None:
     columns = [answer.Column("month", "Date"), answer.Column("cost_center", "String"), answer.Column("cost", "Float64")]
     rows = [["2026-10-01", name, 1.0] for name in ("K-1", "", None)]
     chart = answer.chart_of(answer.Answer(columns, rows, False, 1), language("en"))
-    assert chart is not None and [one.name for one in chart.data] == ["K-1", "(blank)"]
+    assert chart is not None and [one["name"] for one in chart["data"]] == ["K-1", "(blank)"]
     assert "'(blank)'" in explore._column(1, "cost_center", False, language("en"))["valueFormatter"]["function"]
 
 

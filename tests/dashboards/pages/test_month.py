@@ -97,7 +97,7 @@ def test_a_day_without_a_price_breaks_the_line_and_is_no_forecast_s_ground(store
     whole, vision = (month_cost(store, filters_of(store, f"?period=2026-10{more}")) for more in ("", "&tenant=vision"))
     assert (whole.gaps, round(whole.unpriced, 9), vision.gaps) == ([date(2026, 10, 16)], 1, [])
     filters = filters_of(store, "?period=2026-10")
-    drawn = month_figure(whole, MonthBudget(), filters, EN).to_dict()
+    drawn = month_figure(whole, MonthBudget(), filters, EN)
     (line,) = [one for one in drawn["data"] if one["name"] == EN("month_cost.so_far")]
     assert [number for number, value in enumerate(line["y"], 1) if value is None] == [16]
     assert line["y"][-1] == pytest.approx(float(sum(whole.costs.values())))
@@ -112,13 +112,13 @@ def test_on_the_last_day_of_a_month_the_forecast_is_still_drawn(store: Store) ->
     costs = {**found.costs, last: Fraction(9)}
     for between in (found.between, None):
         ends = replace(found, costs=costs, path={last: found.ends}, between=between)
-        drawn = month_figure(ends, MonthBudget(), filters, EN).to_dict()["data"]
+        drawn = month_figure(ends, MonthBudget(), filters, EN)["data"]
         assert EN("month_cost.band") not in [one["name"] for one in drawn]
         (point,) = [one for one in drawn if one["name"] == EN("month_cost.forecast")]
         assert (point["mode"], list(point["y"])) == ("markers", [float(found.ends)])
         reach = [point["error_y"][end][0] for end in ("array", "arrayminus")] if between else []
         assert reach == [abs(float(edge - found.ends)) for edge in reversed(between or ())]
-    drawn = month_figure(found, MonthBudget(), filters, EN).to_dict()["data"]
+    drawn = month_figure(found, MonthBudget(), filters, EN)["data"]
     assert {EN("month_cost.band"), EN("month_cost.forecast")} <= {one["name"] for one in drawn if len(one["x"]) > 1}
 
 
@@ -132,7 +132,7 @@ def test_unusual_days_are_those_of_the_anomalies_command(store: Store) -> None:
     assert (DEAR, "vision", Decimal("384"), Decimal("96"), "high") in shown
     assert month_cost(store, filters_of(store, "?period=2026-11&tenant=speech")).unusual == []
     filters = filters_of(store, "?period=2026-11")
-    line, marks = month_figure(found, MonthBudget(), filters, EN).to_dict()["data"][-2:]
+    line, marks = month_figure(found, MonthBudget(), filters, EN)["data"][-2:]
     (place,) = [number for number, (href, _) in enumerate(marks["customdata"]) if f"period={DEAR}" in href]
     href, said = marks["customdata"][place]
     assert "tenant=vision" in href
@@ -157,7 +157,7 @@ def test_a_day_that_is_unusual_for_two_tenants_counts_once(store: Store, monkeyp
     twice = replace(found, unusual=[twin for one in days for twin in (one, replace(one, tenant="speech"))])
     monkeypatch.setattr(month, "month_cost", lambda *_: twice)
     page = str(month_shown(store, filters, EN))
-    marks = month_figure(twice, MonthBudget(), filters, EN).to_dict()["data"][-1]
+    marks = month_figure(twice, MonthBudget(), filters, EN)["data"][-1]
     assert len(marks["x"]) == 6
     assert f"{EN('month_cost.unusual')}: 6 " in page
     assert EN.count("month_cost.more_days", 4) in page

@@ -401,7 +401,7 @@ def test_the_label_of_an_overspent_budget_has_room_beside_its_name_on_a_phone(
     known = [
         SimpleNamespace(objective="o", tenant="t", subject="", sli=0.5, target=0.9, budget_left=one) for one in left
     ]
-    low, high = slo.budgets(known, EN).layout.xaxis.range  # type: ignore[arg-type]
+    low, high = slo.budgets(known, EN)["layout"]["xaxis"]["range"]  # type: ignore[arg-type]
     assert high == most
     shown = max(min(left), slo.MOST_OVERDRAWN)
     assert low == 0 if shown > 0 else (100 * shown - low) / (high - low) * 150 >= label
@@ -413,9 +413,9 @@ def test_a_bar_that_is_cut_says_that_it_goes_on() -> None:
         SimpleNamespace(objective="o", tenant="t", subject="", sli=0.5, target=0.9, budget_left=one)
         for one in (-2.55, -2.0, -1.41, 0.3)
     ]
-    (bars,) = slo.budgets(known, EN).data  # type: ignore[arg-type]
-    assert list(bars.x)[::-1] == [-200, -200, -141, 30]
-    assert list(bars.text)[::-1] == ["−255% ◄", "−200%", "−141%", "30%"]
+    (bars,) = slo.budgets(known, EN)["data"]  # type: ignore[arg-type]
+    assert list(bars["x"])[::-1] == [-200, -200, -141, 30]
+    assert list(bars["text"])[::-1] == ["−255% ◄", "−200%", "−141%", "30%"]
 
 
 def test_the_history_of_alerts_is_of_the_period(house: Store) -> None:
@@ -445,8 +445,8 @@ def test_days_on_which_no_rule_was_evaluated_are_unknown_in_the_history(house: S
     assert days == [("10-01", "10-02"), ("10-04", "10-18"), ("10-21", "11-01")], "a run looks back two days"
     ((start, end),) = hours
     assert (start, end) == (filters_of(house, f"?{DAY}").params()["start"], datetime(2026, 10, 2, 13, tzinfo=UTC))
-    assert len(chart.layout.shapes) == len(spans)
-    assert [one.name for one in chart.data] == ["Critical", "No rules evaluated"]
+    assert len(chart["layout"]["shapes"]) == len(spans)
+    assert [one["name"] for one in chart["data"]] == ["Critical", "No rules evaluated"]
 
 
 def test_alerts_are_shown_in_the_readers_language(house: Store) -> None:

@@ -48,7 +48,7 @@ def test_a_tenant_that_held_one_hour_of_a_day_did_not_hold_it_all_day(house: Sto
     search = "?period=2026-10-02T12:00..2026-10-04&tenant=vision&pool=train"
     filters = filters_of(house, search)
     figure = overview.fleet_over_time(house, filters, EN, "day")
-    held = [sum(trace.y[at] for trace in figure.data[:-1]) for at in range(2)]
+    held = [sum(trace["y"][at] for trace in figure["data"][:-1]) for at in range(2)]
     assert held == pytest.approx([1.0, 0.0])
 
 
@@ -221,11 +221,11 @@ def test_the_timeline_of_a_workload_that_nobody_measured_has_dates(house: Store)
     running = replace(lifecycle, claims=[{**lifecycle.claims[0], "end_at": None}], until=lifecycle.start_at)
     assert running.ran_seconds is None, "it runs, but in no closed hour"
     figure, _ = draw(lifecycle, filters, [], [], [], EN)
-    axes = [axis for name, axis in figure.to_plotly_json()["layout"].items() if name.startswith("xaxis")]
+    axes = [axis for name, axis in figure["layout"].items() if name.startswith("xaxis")]
     assert [axis["type"] for axis in axes] == ["date"] * 2, "one without data is of numbers otherwise"
     quiet, _ = draw(replace(lifecycle, events=[]), filters, [], [], [], EN)
-    lanes = [drawn.layout.yaxis.ticktext for drawn in (figure, quiet)]
-    assert lanes[0] == ("Events", *lanes[1]), "no lane for what nobody reported"
+    lanes = [drawn["layout"]["yaxis"]["ticktext"] for drawn in (figure, quiet)]
+    assert lanes[0] == ["Events", *lanes[1]], "no lane for what nobody reported"
 
 
 def test_what_was_held_before_the_period_is_drawn_from_where_its_use_is(house: Store) -> None:
@@ -236,7 +236,7 @@ def test_what_was_held_before_the_period_is_drawn_from_where_its_use_is(house: S
     claims = [{**lifecycle.claims[0], "start_at": start - timedelta(days=9), "end_at": None}]
     longer = replace(lifecycle, claims=claims, until=end + timedelta(hours=5))
     figure, _ = draw(longer, filters, [], [], [], EN)
-    first, last, _ = figure.data[0].x
+    first, last, _ = figure["data"][0]["x"]
     assert [first, last] == [one.replace(tzinfo=None).isoformat() for one in (start, end)]
 
 
@@ -250,9 +250,9 @@ def test_the_bars_of_the_timeline_begin_and_end_where_its_lanes_do(house: Store)
         {"hour": start.replace(minute=0) + n * timedelta(hours=1), "used": 1, "idle": 0, "unmetered": 0} for n in (0, 1)
     ]
     figure, _ = draw(cut, filters_of(house, MONTH), used, [], [], EN)
-    bars = next(one for one in figure.data if one.type == "bar")
-    assert [str(x)[-8:-3] for x in bars.x] == ["08:20", "09:00"]
-    assert list(bars.width) == [40 * 60 * 1000, 20 * 60 * 1000]
+    bars = next(one for one in figure["data"] if one["type"] == "bar")
+    assert [str(x)[-8:-3] for x in bars["x"]] == ["08:20", "09:00"]
+    assert list(bars["width"]) == [40 * 60 * 1000, 20 * 60 * 1000]
 
 
 def test_the_timeline_has_a_lane_for_events_where_any_is_in_it(house: Store) -> None:
@@ -263,7 +263,10 @@ def test_the_timeline_has_a_lane_for_events_where_any_is_in_it(house: Store) -> 
     for at, has_lane in ((start - timedelta(days=9), False), (start, True), (end + timedelta(hours=1), False)):
         moved = replace(lifecycle, events=[{**lifecycle.events[0], "ts": at}])
         figure, _ = draw(moved, filters_of(house, MONTH), [], [], [], EN)
-        assert ("Events" in figure.layout.yaxis.ticktext, len(figure.data[1].x or ())) == (has_lane, has_lane)
+        assert ("Events" in figure["layout"]["yaxis"]["ticktext"], len(figure["data"][1]["x"] or ())) == (
+            has_lane,
+            has_lane,
+        )
 
 
 @pytest.mark.parametrize(
@@ -277,7 +280,7 @@ def test_the_utilization_of_a_share_says_of_what_it_is(house: Store, units: int,
     claims = [{**lifecycle.claims[0], "units": units, "device_units": 7, "partition_profile": profile}]
     row = {"step": lifecycle.window[0], "utilization": 0.2, "memory_bytes": None, "power_watts": None}
     figure, _ = draw(replace(lifecycle, claims=claims), filters_of(house, MONTH), [], [row], [], EN)
-    assert said in [one.text for one in figure.layout.annotations]
+    assert said in [one["text"] for one in figure["layout"]["annotations"]]
 
 
 def test_a_charged_quantity_times_its_price_is_the_cost_beside_it(house: Store) -> None:
