@@ -12,9 +12,9 @@ from collectors.simulated.jobs import jobs
 from collectors.simulated.placement import IMPOSSIBLE, Deciding, Lifecycle, place
 from collectors.simulated.samples import sample_tables
 from collectors.simulated.service_levels import service_levels
-from collectors.simulated.streams import streams
+from collectors.simulated.streams import Stream, streams
 from collectors.tables import Records, schema, table
-from warehouse.records import DEVICES, EVENTS, SAMPLES, SERVICE_LEVELS
+from warehouse.records import DEVICES, EVENTS, SAMPLES, SERVICE_LEVELS, RecordType
 
 Scheduling = Callable[[FleetPlan, Fleet], Deciding]
 
@@ -28,17 +28,27 @@ def simulate(
     are not Slurm's.   source: what tells those nodes' events.   since_ms: samples of earlier days are left out.
     """
     fleet = build(plan)
+    tables, measured = _placed(plan, fleet, scheduling, source)
+    while tables:
+        yield tables.pop(0)
+    for part in sample_tables(plan, fleet, measured, since_ms):
+        yield SAMPLES, part
+
+
+def _placed(
+    plan: FleetPlan, fleet: Fleet, scheduling: Scheduling | None, source: str
+) -> tuple[list[tuple[RecordType, pa.Table]], list[Stream]]:
+    """What is told of the fleet beside samples, and what these measure. Nothing else of the placing is kept while
+    samples are made: of a demo that goes on, most of its memory."""
     wanted = jobs(plan, Counter(slot.kind for slot in slots(plan, fleet)))
     deciding = scheduling(plan, fleet) if scheduling else None
     placed = place(plan, fleet, wanted, deciding)
-    yield DEVICES, _devices(plan, fleet)
-    yield EVENTS, _events(plan, fleet, placed.events, source)
+    tables = [(DEVICES, _devices(plan, fleet)), (EVENTS, _events(plan, fleet, placed.events, source))]
     if deciding is not None and (reported := deciding.reported()):
-        yield SERVICE_LEVELS, pa.Table.from_pylist(reported, schema(SERVICE_LEVELS))
+        tables.append((SERVICE_LEVELS, pa.Table.from_pylist(reported, schema(SERVICE_LEVELS))))
     if (served := service_levels(plan, fleet, placed.holdings)).num_rows:
-        yield SERVICE_LEVELS, served
-    for part in sample_tables(plan, fleet, streams(plan, fleet, placed.holdings), since_ms):
-        yield SAMPLES, part
+        tables.append((SERVICE_LEVELS, served))
+    return tables, streams(plan, fleet, placed.holdings)
 
 
 def _devices(plan: FleetPlan, fleet: Fleet) -> pa.Table:
