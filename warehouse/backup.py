@@ -11,7 +11,8 @@ definition is in the restored store, too. Hence the sums, which a restore compar
 
 A backup is incremental and is restored together with its full copy. So before each increment the full copy is compared
 with its sums, and one that is damaged is the base of no further backup. Writers wait only while the increment is made,
-which takes time in proportion to what changed. An unfinished backup ends in `.unfinished`; the next one removes it.
+which takes time in proportion to what changed. An unfinished backup ends in `.unfinished`, from before its full copy
+until its manifest is written. One that fails removes that and its full copy; of one that was killed the next does.
 """
 
 from __future__ import annotations
@@ -38,11 +39,15 @@ from warehouse.store import DISK_FULL, UNFINISHED, EmbeddedStore, Store, read_sq
 
 MAKE_ROOM = "Free some space there, or name another folder"
 ANOTHER = "Choose another backup with --name, or --even-damaged for what this one still has"
+AHEAD = "is of later than now"
+CLOCK = "Check the clock; if it is right, move what it made while it was ahead somewhere else"
 WHOLE = "whole-"
 NAME = "%Y-%m-%dT%H-%M-%SZ"
 """Of a backup: when it was made, UTC."""
 A_FOLDER = re.compile(rf"({WHOLE})?\d{{4}}-\d\d-\d\dT\d\d-\d\d-\d\dZ")
 ENGINE, ACCESS, MANIFEST = "engine", "access.sqlite", "manifest.json"
+COPIED = "copied"
+"""The file that says which bucket has which backup as its newest."""
 SUMS = "SHA256SUMS"
 """As sha256sum writes and checks it."""
 MOST_CHANGED = 0.5
@@ -95,45 +100,78 @@ def back_up(store: Store, now: datetime, quiet: Quiet, whole: bool = False, chec
     if folder.resolve().is_relative_to(store.path.resolve()):
         raise BackupError(str(folder), "is in the store's own folder, and would be lost with it", "Name another folder")
     with held(folder):
-        for left in folder.glob(f"*{UNFINISHED}"):
-            shutil.rmtree(left)
         made, whose = backups(folder), identity(store)
+        _remove_unfinished(folder, made)
         refuse_mixed(made, whose, str(folder))
         name = f"{now.astimezone(UTC):{NAME}}"
-        if (folder / name).exists():
-            raise BackupError(str(folder / name), "is there already", "Wait a second")
-        last = last_to_extend(made, whole)
-        damaged = _damaged(folder / last.whole, last.whole_sums, check) if last else []
-        base, base_sums = (last.whole, last.whole_sums) if last and not damaged else ("", "")
-        if not base:
-            base = f"{WHOLE}{name}"
-            _copy(store, folder / f"{base}{UNFINISHED}")
-            base_sums = _sum_up(folder / f"{base}{UNFINISHED}")
-            (folder / f"{base}{UNFINISHED}").rename(folder / base)
-        with quiet(store):
-            unfinished = folder / f"{name}{UNFINISHED}"
-            tables = _copy(store, unfinished / ENGINE, f" SETTINGS base_backup = {_file(folder / base)}")
-            if (store.path / ACCESS).exists():
-                _copy_sqlite(store.path / ACCESS, unfinished / ACCESS)
-        sums = _sum_up(unfinished)
-        found = Backup(
-            name=name,
-            made_at=now.astimezone(UTC).replace(microsecond=0),
-            whole=base,
-            bytes=_bytes(unfinished),
-            whole_bytes=_bytes(folder / base),
-            tables=tables,
-            migration=newest_migration(store),
-            software=software(),
-            store=whose,
-            sums=sums,
-            whole_sums=base_sums,
-            damaged=damaged[0].relative_to(folder).as_posix() if damaged else "",
-            unchecked=not check and base != f"{WHOLE}{name}",
-        )
-        (unfinished / MANIFEST).write_text(json.dumps(asdict(found), indent=2, default=str) + "\n", encoding="utf-8")
-        unfinished.rename(folder / name)
-        return found
+        _refuse_taken_name(folder, name, made)
+        try:
+            return _made(store, folder, name, now, quiet, last_to_extend(made, whole), whose, check)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                _remove_unfinished(folder, made)
+            raise
+
+
+def _made(
+    store: EmbeddedStore, folder: Path, name: str, now: datetime, quiet: Quiet, last: Backup | None, whose: str,
+    check: bool,
+) -> Backup:  # fmt: skip
+    """last: the backup on whose full copy this one may rest."""
+    unfinished = folder / f"{name}{UNFINISHED}"
+    unfinished.mkdir(mode=0o700)
+    damaged = _damaged(folder / last.whole, last.whole_sums, check) if last else []
+    base, base_sums = (last.whole, last.whole_sums) if last and not damaged else ("", "")
+    if not base:
+        base = f"{WHOLE}{name}"
+        _copy(store, folder / f"{base}{UNFINISHED}")
+        base_sums = _sum_up(folder / f"{base}{UNFINISHED}")
+        (folder / f"{base}{UNFINISHED}").rename(folder / base)
+    with quiet(store):
+        tables = _copy(store, unfinished / ENGINE, f" SETTINGS base_backup = {_file(folder / base)}")
+        if store.path is not None and (store.path / ACCESS).exists():
+            _copy_sqlite(store.path / ACCESS, unfinished / ACCESS)
+    sums = _sum_up(unfinished)
+    found = Backup(
+        name=name,
+        made_at=now.astimezone(UTC).replace(microsecond=0),
+        whole=base,
+        bytes=_bytes(unfinished),
+        whole_bytes=_bytes(folder / base),
+        tables=tables,
+        migration=newest_migration(store),
+        software=software(),
+        store=whose,
+        sums=sums,
+        whole_sums=base_sums,
+        damaged=damaged[0].relative_to(folder).as_posix() if damaged else "",
+        unchecked=not check and base != f"{WHOLE}{name}",
+    )
+    (unfinished / MANIFEST).write_text(json.dumps(asdict(found), indent=2, default=str) + "\n", encoding="utf-8")
+    unfinished.rename(folder / name)
+    return found
+
+
+def _remove_unfinished(folder: Path, made: Sequence[Backup]) -> None:
+    """What backups left that failed or were killed: their folders, and full copies on which none rests."""
+    wanted = {one.whole for one in made}
+    for left in folder.glob(f"*{UNFINISHED}"):
+        whole = folder / f"{WHOLE}{left.name.removesuffix(UNFINISHED)}"
+        if whole.is_dir() and whole.name not in wanted:
+            shutil.rmtree(whole)
+        if left.is_dir():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
+
+
+def _refuse_taken_name(folder: Path, name: str, made: Sequence[Backup]) -> None:
+    """Errors: BackupError if the newest is not older. Names are compared to find the newest: what a clock that was
+    ahead made would be restored in place of later ones, and these be removed as old and reach no bucket."""
+    if (folder / name).exists():
+        raise BackupError(str(folder / name), "is there already", "Wait a second")
+    if made and name < made[-1].name:
+        raise BackupError(str(folder / made[-1].name), AHEAD, CLOCK)
 
 
 def folder_of(store: Store) -> Path:
@@ -169,6 +207,15 @@ def backups(folder: Path) -> list[Backup]:
             raise BackupError(str(path), f"cannot be read ({error})", "Move that folder away") from error
         found.append(parsed_manifest(text, str(path), Backup))
     return found
+
+
+def copied_to(folder: Path, bucket: str) -> str:
+    """Name of the newest backup that a bucket was seen to have; empty: none was."""
+    try:
+        url, _, name = (folder / COPIED).read_text(encoding="utf-8").strip().rpartition(" ")
+    except (OSError, ValueError):
+        return ""
+    return name if url == bucket else ""
 
 
 def parsed_manifest(text: str, where: str, kind: type[Made]) -> Made:

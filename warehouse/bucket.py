@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from warehouse.backup import (
+    CLOCK,
+    COPIED,
     MANIFEST,
     WHOLE,
     Backup,
@@ -84,16 +86,20 @@ class Bucket:
     def copy(self, folder: Path) -> list[Backup]:
         """Copies the backups of a folder that are newer than those in the bucket. Answers which.
 
-        Errors: BackupError, also if those in the bucket are of another store.
+        Errors: BackupError, also if those in the bucket are of another store, or newer than all of the folder.
         """
         with held(folder):
             there, here = self.backups(), backups(folder)
             refuse_mixed(there, here[-1].store if here else "", self.url)
             newest = max((one.name for one in there), default="")
+            if here and here[-1].name < newest:
+                raise BackupError(f"s3://{self.root}/{newest}", "is newer than all in the folder", CLOCK)
             missing = [one for one in here if one.name > newest]
             for one in missing:
                 self._upload(folder, one.whole)
                 self._upload(folder, one.name)
+            if here:
+                (folder / COPIED).write_text(f"{self.url} {here[-1].name}\n", encoding="utf-8")
         return missing
 
     def fetch(self, name: str, folder: Path) -> Backup:

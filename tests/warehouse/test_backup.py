@@ -69,9 +69,9 @@ def opened(path: Path, folder: Path | None = None) -> Store:
 
 def content(store: Store) -> dict[str, tuple[int, int]]:
     """Of each table how many rows there are, and what they say: of rows that replace each other the last ones,
-    merged or not."""
+    merged or not. As text, for the hash of a row with a NULL in it is NULL, which no sum counts."""
     names = "SELECT name FROM system.tables WHERE database = currentDatabase() AND endsWith(engine, 'MergeTree')"
-    statement = "SELECT count() AS rows, sum(cityHash64(*)) AS said FROM {} SETTINGS final = 1"
+    statement = "SELECT count() AS rows, sum(cityHash64(toString(tuple(*)))) AS said FROM {} SETTINGS final = 1"
     found = {row["name"]: store.rows(statement.format(identifier(row["name"])))[0] for row in store.rows(names)}
     return {name: (row["rows"], row["said"]) for name, row in found.items()}
 
@@ -139,6 +139,61 @@ def test_what_was_acknowledged_before_a_backup_is_in_it_whole(tmp_path: Path, fo
             assert there == reported >= 5 * least
 
 
+def folders_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.name != "holder"}
+
+
+KILLED_BETWEEN = """
+import os, signal, sys
+from datetime import UTC, datetime
+from pathlib import Path
+from warehouse.backup import back_up
+from warehouse.store import open_store
+
+def kill(store):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+with open_store(f"chdb://{sys.argv[1]}", Path(sys.argv[2])) as store:
+    back_up(store, datetime(2026, 11, 2, tzinfo=UTC), kill, whole=True)
+"""
+
+
+def test_a_backup_that_fails_leaves_nothing_and_one_that_was_killed_until_the_next(
+    tmp_path: Path, folder: Path
+) -> None:
+    """As found: each attempt that failed between its two copies left a whole copy, for good on a server."""
+    fresh_store(tmp_path / "store").close()
+
+    def refuse(store: Store) -> contextlib.AbstractContextManager[None]:
+        raise StoreError(store.url, "no turn")
+
+    with opened(tmp_path / "store", folder) as store:
+        first = back_up(store, NOW, nobody_writing)
+        with pytest.raises(StoreError):
+            back_up(store, NOW + LATER, refuse, whole=True)
+        assert folders_in(folder) == {first.name, first.whole}
+    command = (sys.executable, "-c", KILLED_BETWEEN, str(tmp_path / "store"), str(folder))
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert "whole-2026-11-02T00-00-00Z" in folders_in(folder)
+    (folder / f"probe{UNFINISHED}").touch()  # killed while it asked whether the disk is full
+    with opened(tmp_path / "store", folder) as store:
+        last = back_up(store, NOW + timedelta(days=2), nobody_writing)
+    assert folders_in(folder) == {first.name, first.whole, last.name}
+
+
+def test_no_backup_is_made_below_one_of_later_than_now(tmp_path: Path, folder: Path) -> None:
+    """The newest is the last by name: one that a wrong clock named would be restored in place of all later ones."""
+    fresh_store(tmp_path / "store").close()
+    with opened(tmp_path / "store", folder) as store:
+        made = back_up(store, NOW + timedelta(days=300), nobody_writing)
+        with pytest.raises(BackupError, match=f"{made.name}: is of later than now. Check the clock; if it is right"):
+            back_up(store, NOW, nobody_writing)
+        assert folders_in(folder) == {made.name, made.whole}
+        shutil.move(folder / made.name, tmp_path / "elsewhere")
+        assert backups(folder) == []
+        assert back_up(store, NOW, nobody_writing) == backups(folder)[-1]
+
+
 @seldom(3, "a backup is killed")
 def test_a_backup_that_is_killed_anywhere_harms_none_and_hinders_none(tmp_path: Path, folder: Path) -> None:
     fresh_store(tmp_path / "store").close()
@@ -166,7 +221,7 @@ def test_a_backup_that_is_killed_anywhere_harms_none_and_hinders_none(tmp_path: 
     with opened(tmp_path / "store", folder) as store:
         put(store, "samples", samples("gpu-0", "2026-03-02 00:01", range(5)))
         last, before = back_up(store, NOW + timedelta(days=1000), nobody_writing), content(store)
-    assert not any(folder.glob(f"*{UNFINISHED}"))
+    assert folders_in(folder) == {name for one in backups(folder) for name in (one.name, one.whole)}
     assert backups(folder)[-1] == last
     (tmp_path / f"again{UNFINISHED}").mkdir()  # of a restore that was killed
     restore(folder, last.name, tmp_path / "again")

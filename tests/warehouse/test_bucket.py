@@ -138,6 +138,16 @@ def test_what_a_killed_removal_leaves_goes_with_the_next(tmp_path: Path, s3: S3)
     assert {name.split("/")[2] for name in s3.objects} - {""} == left | {"2026-11-01T00-00-00Z.note"}
 
 
+def test_a_backup_that_is_older_than_those_in_the_bucket_is_not_taken_for_copied(tmp_path: Path, s3: S3) -> None:
+    """As found: the clock went back, the folder was new, and the command said that it had copied the backup."""
+    target = bucket(s3)
+    backup_of(tmp_path / "lost", 5, "whole-5")
+    backup_of(tmp_path / "new", 3, "whole-3")
+    target.copy(tmp_path / "lost")
+    with pytest.raises(BackupError, match=r"05T00-00-00Z: is newer than all in the folder\. Check the clock"):
+        target.copy(tmp_path / "new")
+
+
 def test_a_bucket_takes_no_backup_of_another_store(tmp_path: Path, s3: S3) -> None:
     target = bucket(s3)
     backup_of(tmp_path / "old", 1, "whole-1")  # made before backups said whose they are
