@@ -78,35 +78,40 @@ def acknowledge(
     """Acknowledges an alert, active since `active_at`: nobody is reminded of this occurrence for a while, but those who
     were notified learn of its end. Answers the acknowledgement in force and whether it is new: the first one counts
     until it ends, and another writes nothing. Errors: AlertError without an author, or for longer than a silence
-    lasts."""
+    lasts; TurnLostError if others may have acknowledged it meanwhile."""
     if not author.strip():
         raise AlertError("acknowledgement: author", "is missing", "Say who acknowledges the alert")
     if not timedelta(0) < lasts <= LONGEST:
         raise AlertError("acknowledgement", f"lasts {lasts}", f"Give more than nothing and at most {LONGEST.days} days")
     matchers = {name: (literal(text),) for name, text in labels.items() if name not in ("severity", "owner")}
     silence = Silence(f"{ACKNOWLEDGED}{fingerprint}", matchers, now, now + lasts, author, reason)
-    with store.turn(CHANGING):
+    with store.turn(CHANGING) as held:
         before = [row for row in _rows(store, _NEVER) if row["id"] == silence.id]
         for first in map(_silence, before):
             # It begins when somebody asked; by another server's clock, or while we waited, that may be later.
             if first.acknowledges(fingerprint, active_at, max(now, first.starts_at)):
                 return first, False
         about = {"rule": labels.get("alertname", ""), "ends_at": silence.ends_at}
+        held.check()
         audit.record(store, now, author, "alert.acknowledge", fingerprint, reason, about)
+        held.check()
         _write(store, silence, max((row["revision"] for row in before), default=0) + 1, now)
     return silence, True
 
 
 def end_silence(store: Store, identifier: str, author: str, now: datetime) -> Silence:
-    """Ends a silence now. Errors: AlertError if it is neither active nor scheduled."""
-    with store.turn(CHANGING):
+    """Ends a silence now. Errors: AlertError if it is neither active nor scheduled; TurnLostError if others may have
+    changed it meanwhile."""
+    with store.turn(CHANGING) as held:
         for row in _rows(store, now):
             if row["id"] == identifier:
                 silence = _silence(row)
                 ended = Silence(
                     silence.id, silence.matchers, min(silence.starts_at, now), now, silence.author, silence.reason
                 )
+                held.check()
                 audit.record(store, now, author, "silence.end", identifier)
+                held.check()
                 _write(store, ended, row["revision"] + 1, now)
                 return ended
     raise AlertError(f"silence {identifier}", "is not active", "gpuledger alerts silence list")

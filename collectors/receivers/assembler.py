@@ -42,6 +42,7 @@ from ingest.receive import Receiver
 from ingest.senders import Sender
 from warehouse.errors import LedgerError
 from warehouse.store import Store
+from warehouse.turns import Held
 
 log = logging.getLogger(__name__)
 
@@ -128,8 +129,8 @@ class Assembler:
     def run(self, store: Store, stop: threading.Event) -> None:
         """One pass. What goes wrong is logged, and tried again with the next."""
         try:
-            with store.turn(ASSEMBLING):
-                self._pass(Reading(store, self._mine), stop)
+            with store.turn(ASSEMBLING) as held:
+                self._pass(Reading(store, self._mine), held, stop)
         except LedgerError as error:
             self.forget()  # it is ahead of what is stored
             if self._to_be_logged():
@@ -144,7 +145,7 @@ class Assembler:
         self._heard.clear()
         self._devices.clear()
 
-    def _pass(self, reading: Reading, stop: threading.Event) -> None:
+    def _pass(self, reading: Reading, held: Held, stop: threading.Event) -> None:
         now = time.monotonic()
         others = reading.seconds_since_others()
         if others < now - self._looked_at + EVERY_SECONDS:
@@ -159,7 +160,7 @@ class Assembler:
             waits = (one.waits_seconds for one in pending if (one.sender, one.target) not in self._troubled)
             self._pushed.held_up = max(waits, default=0.0) > HELD_UP_SECONDS
         self._troubled.clear()
-        batch = _Batch(self._receiver, reading, self._left_out)
+        batch = _Batch(self._receiver, reading, held, self._left_out)
         for one in pending:
             heard = self._heard.get((one.sender, one.target))
             if heard is not None:
@@ -275,6 +276,7 @@ class Assembler:
                 some.append((sender, "devices", cluster, devices.inventory.plain()))
                 devices.saved_at, devices.inventory.changed = now, False
         if some:
+            batch.held.check()
             reading.remember(some)
 
     def _target(self, key: Key, pending: Sequence[Pending], reading: Reading, batch: _Batch) -> None:
@@ -355,10 +357,14 @@ class Assembler:
 
 
 class _Batch:
-    """Rows of several targets that are stored together, and the instants they were made of, by sender."""
+    """Rows of several targets that are stored together, and the instants they were made of, by sender.
 
-    def __init__(self, receiver: Receiver, reading: Reading, left_out: dict[tuple[str, str, str], Row]) -> None:
-        self._receiver, self._reading, self._left_out = receiver, reading, left_out
+    held: the turn in which that is done; once it is lost others have assembled the same, and more."""
+
+    def __init__(
+        self, receiver: Receiver, reading: Reading, held: Held, left_out: dict[tuple[str, str, str], Row]
+    ) -> None:
+        self._receiver, self._reading, self.held, self._left_out = receiver, reading, held, left_out
         self.done: dict[str, list[Pending]] = defaultdict(list)
         self.rows = 0
         self._rows: dict[str, dict[str, list[Row]]] = {}
@@ -379,6 +385,7 @@ class _Batch:
         for name in self.done.keys() | self._rows.keys():
             sender = self.sender(name)
             try:
+                self.held.check()
                 if sender is not None:
                     rows = self._may(sender, self._rows.get(name, {}))
                     self._receiver.take(sender, f"push:{name} metrics", rows)

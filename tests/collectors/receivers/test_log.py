@@ -7,14 +7,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import pytest
 
 from collectors.receivers.assembler import Assembler
+from collectors.receivers.log import Reading
+from tests.billing.test_turn_lost import meanwhile
 from tests.collectors.receivers.pushing import SENDERS, V1, receiver_process, receiving, snappy, write_v1
 from tests.collectors.receivers.test_remote_write import MIB, memory, samples, util
 from tests.draws import seldom
 from tests.ingest.receiving import TOKEN, tokens_file
 from tests.patience import PATIENCE_SECONDS
 from tests.stores import fresh_store
+from tests.warehouse.engine_over_http import served
+from tests.warehouse.losing import lose_turns
 from warehouse.store import open_store
 
 COLUMNS = "interval_seconds, state, utilization, memory_used_bytes"
@@ -97,3 +102,31 @@ def test_of_two_servers_one_assembles_and_the_other_goes_on_where_it_stopped(tmp
             push(*instants)
             assembler.run(store, threading.Event())
             assert reported() == [(15.0 * n, 15.0) for n in range(many)]
+
+
+def test_who_lost_its_turn_stores_and_remembers_nothing_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it knew of a target's units and devices would take the place of what another server learned since."""
+    tokens, stop = tokens_file(tmp_path, SENDERS), threading.Event()
+    fresh_store(tmp_path / "store").close()
+    with (
+        served(tmp_path / "store") as url,
+        open_store(url) as first,
+        open_store(url) as second,
+        receiving(first, tokens) as one,
+        receiving(second, tokens) as other,
+    ):
+        taken: list[object] = []
+        monkeypatch.setattr(one.receiver, "take", lambda *of: taken.append(of))
+        assert one.write(snappy(write_v1([util([(0, 50), (15, 60)])]))).status_code == 204
+
+        def pass_of_another() -> None:
+            lose_turns(second)
+            other.assembler.run(second, stop)
+
+        monkeypatch.setattr(Reading, "points", meanwhile(Reading.points, pass_of_another))
+        one.assembler.run(first, stop)
+        assert taken == []
+        assert "no sign of life" in caplog.text
+        assert len(samples(first)) == 2
