@@ -16,9 +16,11 @@ from access.roles import Action
 from access.scope import Stores
 from alerts import metrics
 from collectors.agent.exposition import Family, render
+from warehouse.backup import BackupError, backups, copied_to
+from warehouse.bucket import bucket_of
 from warehouse.errors import LedgerError
 from warehouse.leads import Leads
-from warehouse.store import Store, read_sql
+from warehouse.store import EmbeddedStore, Store, read_sql
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -30,9 +32,8 @@ def add_routes(server: FastAPI, stores: Stores, leads: Leads) -> None:
         try:
             principal.require(Action.see_fleet)
             with stores.scoped_to(principal) as store:
-                return PlainTextResponse(
-                    render([leader(leads), *families(store), *metrics.families(store)]), media_type=MEDIA_TYPE
-                )
+                found = [leader(leads), *families(store), *of_backups(store), *metrics.families(store)]
+                return PlainTextResponse(render(found), media_type=MEDIA_TYPE)
         except ForbiddenError as error:
             return problem(403, str(error))
         except LedgerError as error:
@@ -63,3 +64,26 @@ def families(store: Store) -> list[Family]:
     quarantined = Family("gpuledger_quarantined_rows", "gauge", "Rows that were kept out (gpuledger doctor).")
     quarantined.add(row["quarantined"])
     return [until, last, quarantined]
+
+
+def of_backups(store: Store) -> list[Family]:
+    """Of a server that was started with a folder for them. Where there is none, or none can be read, there is no
+    series."""
+    made = Family("gpuledger_last_backup_timestamp_seconds", "gauge", "When the newest backup in the folder was made.")
+    copied = Family(
+        "gpuledger_last_copied_backup_timestamp_seconds",
+        "gauge",
+        "When the newest backup that is in the bucket as well was made.",
+    )
+    if not isinstance(store, EmbeddedStore) or store.backups is None:
+        return []
+    try:
+        made_at = {one.name: one.made_at.timestamp() for one in backups(store.backups)}
+        name = copied_to(store.backups, bucket_of(store.bucket).url) if store.bucket else ""
+    except BackupError:
+        return []
+    if made_at:
+        made.add(max(made_at.values()))
+    if name in made_at:
+        copied.add(made_at[name])
+    return [made, copied]

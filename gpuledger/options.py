@@ -137,6 +137,13 @@ BackupsBucket = Annotated[
         help="Also copy them to s3://BUCKET/PREFIX?endpoint=URL&region=NAME.",
     ),
 ]  # fmt: skip
+BackupsKeep = Annotated[
+    int,
+    typer.Option(
+        "--backups-keep", envvar="GPULEDGER_BACKUPS_KEEP", min=0,
+        help="After each, remove all but the newest so many, also in the bucket; 0: none.",
+    ),
+]  # fmt: skip
 SignIn = Annotated[
     Path | None,
     typer.Option(

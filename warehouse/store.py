@@ -93,11 +93,12 @@ def embedded_path(url: str) -> Path:
     return Path(parts.path)
 
 
-def open_store(url: str = "", backups: Path | None = None, bucket: str = "") -> Store:
+def open_store(url: str = "", backups: Path | None = None, bucket: str = "", keep_backups: int = 0) -> Store:
     """Opens a store, creating an embedded one that does not exist yet; the schema is `migrate`'s business.
 
     backups: the one folder into which, and from which, the engine of an embedded store may copy tables.
     bucket: URL of the bucket to which these are copied (warehouse.bucket); empty: none.
+    keep_backups: how many of them a server keeps, there and in the bucket; 0: all.
     Errors: StoreHeldError if another process holds the embedded store (it says who), StoreError if the URL or
     the server cannot be used.
     """
@@ -111,7 +112,9 @@ def open_store(url: str = "", backups: Path | None = None, bucket: str = "") -> 
                 url, "an embedded store needs an absolute path", "Use chdb:///absolute/path or chdb://memory"
             )
         refuse_unfinished(Path(parts.path))
-        return EmbeddedStore(url, Path(parts.path), backups=backups, bucket=bucket)
+        return EmbeddedStore(url, Path(parts.path), backups=backups, bucket=bucket, keep_backups=keep_backups)
+    if backups is not None:
+        raise StoreError("--backups", "is of an embedded store; a ClickHouse server copies its own", "Leave it out")
     if parts.scheme in ("clickhouse", "clickhouses"):
         return ServerStore(url)
     if parts.scheme in ("http", "https"):
@@ -365,12 +368,13 @@ class EmbeddedStore(Store):
         turns: Turns | None = None,
         backups: Path | None = None,
         bucket: str = "",
+        keep_backups: int = 0,
     ) -> None:
         import_engine()
         import clickhouse_connect
 
         read_statements_once()
-        self.path, self.backups, self.bucket = path, backups, bucket
+        self.path, self.backups, self.bucket, self.keep_backups = path, backups, bucket, keep_backups
         self._beside = SharedObjects() if beside is None else beside
         self._is_first = beside is None
         self._lock_file = _hold(path) if path is not None and hold else None
@@ -394,7 +398,8 @@ class EmbeddedStore(Store):
 
     def another(self, database: str = "") -> EmbeddedStore:
         name = database or self.database
-        return EmbeddedStore(self.url, self.path, False, name, self._beside, self._turns, self.backups, self.bucket)
+        of_backups = self.backups, self.bucket, self.keep_backups
+        return EmbeddedStore(self.url, self.path, False, name, self._beside, self._turns, *of_backups)
 
     def beside(self, kind: type[T], make: Callable[[], T]) -> T:
         """The one object of this kind for the store, whichever connection asks: made on first use, closed before the

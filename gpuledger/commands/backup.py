@@ -72,7 +72,11 @@ def backup(
         return
     folder = _folder(target)
     if served(store) and ((folder is not None and not bucket) or keep):
-        raise LedgerError("FOLDER, --keep", "a server keeps its backups in its own folder", "Leave them out")
+        raise LedgerError(
+            "FOLDER, --keep",
+            "a server keeps its backups in its own folder",
+            "Leave them out; server --backups-keep N removes old ones",
+        )
     if folder is None and not (listed and bucket) and not served(store):
         raise LedgerError("FOLDER", "is missing", "Say where backups go: gpuledger backup /backups/gpuledger")
     to = _checked(bucket) if bucket and (listed or folder is not None) else None

@@ -59,6 +59,7 @@ def server(
     reports: options.Reports = None,
     backups: options.Backups = None,
     backups_bucket: options.BackupsBucket = "",
+    backups_keep: options.BackupsKeep = 0,
     insecure_no_sign_in: options.NoSignIn = False,
     insecure_plain_http: options.PlainHttp = False,
 ) -> None:
@@ -88,7 +89,7 @@ def server(
     profiles = _profiles(profile or ())
     access, alerts = access_settings(sign_in, trusted_proxy), AlertSettings(rules, routing, not no_interference)
     check_files(alerts, reports, scheduler_token_file)
-    with open_store(store, backups, bucket) as opened, listen(host, port) as listener:
+    with open_store(store, backups, bucket, backups_keep) as opened, listen(host, port) as listener:
         migrate(opened)
         with _receiving(opened, senders, profiles) as routes, leading(opened, access) as leads:
             pages = None

@@ -98,6 +98,7 @@ def up(
     reports: options.Reports = None,
     backups: options.Backups = None,
     backups_bucket: options.BackupsBucket = "",
+    backups_keep: options.BackupsKeep = 0,
     insecure_no_sign_in: options.NoSignIn = False,
     insecure_plain_http: options.PlainHttp = False,
 ) -> None:
@@ -139,7 +140,8 @@ def up(
         check_files(AlertSettings(rules, routing), reports, scheduler_token_file)
     url = store or (f"chdb://{Path.cwd() / 'demo' / 'store'}" if demo else "")
     with contextlib.ExitStack() as stack:
-        opened = stack.enter_context(open_store(url, backups, bucket_beside(backups, backups_bucket)))
+        bucket = bucket_beside(backups, backups_bucket)
+        opened = stack.enter_context(open_store(url, backups, bucket, backups_keep))
         listener = None if no_serve else stack.enter_context(listen(host, port))
         with _sigterm_as_interrupt():
             address = "" if listener is None else url_of(listener)

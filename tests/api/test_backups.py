@@ -11,14 +11,18 @@ import pytest
 
 from access.opening import open_access
 from access.settings import AccessSettings
+from api.metrics import of_backups
 from gpuledger.client import ApiError, Client
 from tests.dashboards.site import fill, serving, token_of
 from tests.gpuledger.running import refused, run
+from tests.patience import PATIENCE_SECONDS
 from tests.stores import fresh_store
 from tests.warehouse.s3_server import KEY, S3, SECRET, s3_server
-from warehouse.backup import backups, restore
+from warehouse import backup
+from warehouse.backup import WHOLE, backups, restore
 from warehouse.bucket import bucket_of
-from warehouse.store import open_store
+from warehouse.errors import StoreError
+from warehouse.store import Store, open_store
 
 
 @pytest.fixture
@@ -86,6 +90,73 @@ def test_a_server_copies_them_to_its_bucket(tmp_path: Path, s3: S3, monkeypatch:
     assert [one.name for one in made] == [one.name for one in backups(folder)][:2]
     assert len(backups(folder)) == 3, "what could not be copied is in the folder, and copied with the next one"
     assert len(bucket_of(bucket).copy(folder)) == 1
+
+
+def test_a_server_keeps_so_many_as_it_was_told_and_its_metrics_say_how_old_they_are(tmp_path: Path, s3: S3) -> None:
+    """As found: it removed none, nor did any command, and that no backup was made for a week was nowhere to be seen."""
+    folder, bucket = tmp_path / "backups", f"s3://ledgers/site?endpoint={s3.url}&region=us-east-1"
+    fresh_store(tmp_path / "store", fill).close()
+    with open_store(f"chdb://{tmp_path / 'store'}", folder, bucket, 1) as store, open_access(store) as people:
+        token = token_of(people, "operator")
+        with serving(store, AccessSettings(sign_in=True)) as url, Client(url, token) as operator:
+            assert [one.series for one in of_backups(store)] == [{}, {}]
+            first = operator.back_up()
+            assert [one.series for one in of_backups(store)] == [{(): first.made_at.timestamp()}] * 2
+            s3.fail_after = len(s3.puts)
+            time.sleep(1)  # a backup has the second as its name
+            with pytest.raises(ApiError, match=r"refuses .*\. 20[-0-9TZ]+ is in the server's folder"):
+                operator.back_up()
+            second = operator.backups()[-1]
+            assert [one.series[()] for one in of_backups(store)] == [one.made_at.timestamp() for one in (second, first)]
+            assert len(operator.backups()) == 2, "while the bucket has not the newest, none is removed"
+            s3.fail_after = None
+            time.sleep(1)
+            last = operator.back_up()
+            assert operator.backups() == [last.model_copy(update={"bucket": ""})]
+            assert [one.name for one in bucket_of(bucket).backups()] == [last.name]
+
+
+def test_only_the_copy_of_what_changed_makes_others_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As found: nobody could close, issue, silence an alert or change a rule while a server copied everything."""
+    fresh_store(tmp_path / "store", fill).close()
+    closed: list[int] = []
+
+    def copy(store: Store, path: Path, *more: str) -> int:
+        if path.name.startswith(WHOLE):
+            by = {"Authorization": f"Bearer {token}"}
+            closed.append(httpx.post(f"{url}/api/v1/close", headers=by, json={}, timeout=PATIENCE_SECONDS).status_code)
+        return real(store, path, *more)
+
+    real = backup._copy
+    monkeypatch.setattr(backup, "_copy", copy)
+    with open_store(f"chdb://{tmp_path / 'store'}", tmp_path / "backups") as store, open_access(store) as people:
+        token = token_of(people, "operator")
+        with serving(store, AccessSettings(sign_in=True)) as url, Client(url, token) as operator:
+            operator.back_up()
+    assert closed == [200]
+
+
+def test_a_failed_backup_is_in_the_log(tmp_path: Path, s3: S3, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever asked for it may have hung up."""
+    fresh_store(tmp_path / "store", fill).close()
+    bucket = f"s3://nowhere/site?endpoint={s3.url}&region=us-east-1"
+    no_bucket = pytest.raises(ApiError, match="there is no bucket nowhere")
+    with (
+        open_store(f"chdb://{tmp_path / 'store'}", tmp_path / "backups", bucket) as store,
+        open_access(store) as people,
+    ):
+        token = token_of(people, "operator")
+        with serving(store, AccessSettings(sign_in=True)) as url, Client(url, token) as operator, no_bucket:
+            operator.back_up()
+    assert [one.message for one in caplog.records if one.name == "api.routes.backups"] == [
+        "backup: s3://nowhere/site: there is no bucket nowhere. Create it, or name another"
+    ]
+
+
+def test_a_folder_for_the_backups_of_a_clickhouse_server_is_refused() -> None:
+    """As found: it was taken, and each backup then failed, for the server had been started without a folder."""
+    with pytest.raises(StoreError, match="a ClickHouse server copies its own"):
+        open_store("clickhouse://nowhere.example.org", Path("/backups"))
 
 
 def test_a_bucket_without_a_folder_is_refused_at_the_start() -> None:
