@@ -198,6 +198,10 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
     return None
 
 
+_NAME = 40
+"""Characters of a GPU's UUID with its vendor's prefix."""
+
+
 def _widths(
     natural: list[int], numbers: list[int], words: list[int], numeric: list[bool], width: int
 ) -> list[int] | None:
@@ -207,10 +211,13 @@ def _widths(
     for at, number in enumerate(numeric):
         if number and sum(given) > room:
             given[at] = numbers[at]
-    # First wide enough for an invoice's number or a date, then for a name that can still be read.
+    # First wide enough for an invoice's number or a date, then for a name that can still be read. A name longer than a
+    # UUID is folded before what stands beside it is a word a line.
+    names = [min(word, _NAME) for word in words]
     for least in (
         [max(13, word) for word in words],
-        [max(8, word) for word in words],
+        [max(13, name) for name in names],
+        [max(8, name) for name in names],
         [13] * len(words),
         [8] * len(words),
     ):

@@ -52,6 +52,18 @@ def test_shares_are_aligned_as_numbers_are(capsys: pytest.CaptureFixture[str]) -
     assert len(ends) == 1, ends
 
 
+def test_a_long_name_leaves_the_texts_beside_it_readable(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As found in `scheduler idle`: of a job with a very long name, the name was whole and its policy a word a line."""
+    monkeypatch.setenv("COLUMNS", "112")
+    row = {"job_id": "x" * 90, "next": "proposal: suspend", "policy": "warn after 30 min, suspend after 2 h"}
+    output.print_rows([row], tuple(row), Format.table)
+    _, first, *_ = capsys.readouterr().out.splitlines()
+    assert "proposal:" in first and "warn after 30" in first, first
+    assert len(first.split()[0]) >= 40
+
+
 def test_a_complaint_is_one_line_whatever_it_names(capsys: pytest.CaptureFixture[str]) -> None:
     output.complain(f"job {HOSTILE}")
     said = capsys.readouterr().err
