@@ -10,6 +10,7 @@
 
   // Buttons of forms are told apart by what they do, so that none ever stands in for that of another row.
   function nameOf(element) {
+    if (element.matches(":is(.gl-heat, .gl-layouts) a")) return element.getAttribute("href");  // its value may be another by now
     var form = element.form && element.form.dataset.api ? element.form : null;
     var said = element.getAttribute("aria-label") || element.title || element.textContent.trim() || element.value || element.name || "";
     return form ? [said, form.dataset.api, form.dataset.body || ""].join(" ") : said;

@@ -156,7 +156,8 @@ def _map_card(devices: Rows, filters: Filters, words: Language) -> Component:
     pools = [
         html.Section(
             [html.H3([pool or words("no_name"), html.Small(words.count("workload.gpus", len(of_pool)))]),
-             html.Div(list(_nodes(of_pool, measure, top, filters, words)), className="gl-nodes")],
+             html.Div(list(_nodes(of_pool, devices[0], measure, top, filters, words)), className="gl-nodes",
+                      role="grid", **{"aria-label": f"{words('fleet.map')}: {pool or words('no_name')}"})],
             className="gl-pool",
         )
         for pool, of_pool in ((pool, list(rows)) for pool, rows in groupby(devices, key=lambda row: row["pool"]))
@@ -170,15 +171,21 @@ def _map_card(devices: Rows, filters: Filters, words: Language) -> Component:
     )
 
 
-def _nodes(devices: Rows, measure: Measure, top: float, filters: Filters, words: Language) -> Iterable[Component]:
+def _nodes(
+    devices: Rows, stop: Mapping[str, Any], measure: Measure, top: float, filters: Filters, words: Language
+) -> Iterable[Component]:
+    """stop: the device that Tab leads to."""
     for node, rows in groupby(devices, key=lambda row: row["node"]):
         listed = list(rows)
         yield html.Div(
             [
-                html.Span(node, className="gl-node-name", title=f"{node} · {listed[0]['model']}"),
-                html.Div([cell(row, measure, top, filters, words) for row in listed], className="gl-cells"),
+                html.Span(node, className="gl-node-name", title=f"{node} · {listed[0]['model']}", role="rowheader"),
+                html.Div(
+                    [cell(row, measure, top, filters, words, row is stop) for row in listed], className="gl-cells"
+                ),
             ],
             className="gl-node",
+            role="row",
         )
 
 

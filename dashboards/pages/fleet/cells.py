@@ -47,9 +47,11 @@ MEASURES = (
 )
 
 
-def cell(row: Mapping[str, Any], measure: Measure, top: float, filters: Filters, words: Language) -> Mapping[str, Any]:
+def cell(
+    row: Mapping[str, Any], measure: Measure, top: float, filters: Filters, words: Language, is_stop: bool = False
+) -> Mapping[str, Any]:
     """A device as a coloured link, as Dash writes one: a thousand components cost a third of the page's Python. Unknown
-    is hatched; unavailable has another hatching."""
+    is hatched; unavailable has another hatching.   is_stop: the one that Tab leads to (assets/heat_map.js)."""
     value = row[measure.column]
     formatted = UNKNOWN if value is None else measure.formatted(value, filters.currency)
     is_down = row["state"] == "unavailable"
@@ -64,8 +66,10 @@ def cell(row: Mapping[str, Any], measure: Measure, top: float, filters: Filters,
         "title": f"{row['device_id']}\n{row['model']}\n{words(f'fleet.by_{measure.key}')}: {formatted}\n{state}",
         "className": f"gl-go gl-cell {kind}{shared}",
         "aria-label": label,
+        "tabIndex": 0 if is_stop else -1,
     }
-    return {"props": props, "type": "A", "namespace": "dash_html_components"}
+    link = {"props": props, "type": "A", "namespace": "dash_html_components"}
+    return {"props": {"children": link, "role": "gridcell"}, "type": "Span", "namespace": "dash_html_components"}
 
 
 def scale(measure: Measure, top: float, currency: str, words: Language) -> Component:

@@ -27,7 +27,7 @@ def layout_card(store: Store, filters: Filters, until: datetime, words: Language
     shares = [share for of_device in listed for share in of_device if share["units"]]
     tenants = sorted({share["tenant"] for share in shares if share["is_chosen"]})
     colours = figures.colours(tenants, filters.choices.values.get("tenant", ()))
-    bars = [_bar(of_device, colours, filters, words) for of_device in listed]
+    bars = [_bar(of_device, colours, filters, words, of_device is listed[0]) for of_device in listed]
     legend = html.Ul(
         [
             html.Li([html.Span(className="gl-swatch", style={"background": colour}), tenant or words("no_name")])
@@ -42,7 +42,7 @@ def layout_card(store: Store, filters: Filters, until: datetime, words: Language
     return parts.card(
         words("fleet.layout"),
         words("fleet.layout_is", at=words.moment(filters.local(until))),
-        html.Div(bars, className="gl-layouts"),
+        html.Div(bars, className="gl-layouts", role="grid", **{"aria-label": words("fleet.layout")}),
         tool=legend,
     )
 
@@ -68,24 +68,29 @@ def _key(row: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _bar(
-    shares: Sequence[Mapping[str, Any]], colours: Mapping[str, str], filters: Filters, words: Language
+    shares: Sequence[Mapping[str, Any]], colours: Mapping[str, str], filters: Filters, words: Language, is_stop: bool
 ) -> Component:
+    """is_stop: Tab leads to its name, and to no other link of the card (assets/heat_map.js)."""
     first = shares[0]
     held = [share for share in shares if share["units"] and share["is_chosen"]]
     others = sum(share["units"] or 0 for share in shares if not share["is_chosen"])
     free = first["device_units"] - sum(share["units"] for share in held) - others
     parts_of = [
-        html.A(
-            _share(share, first),
-            href=filters.href("/workloads", workload=share["workload_id"]),
-            className="gl-go gl-share",
-            style={
-                "flexGrow": share["units"],
-                "background": colours[share["tenant"]],
-                "color": figures.ink(colours[share["tenant"]]),
-            },
-            title=f"{share['workload_id']}\n{share['tenant']}\n{share['partition_id']}".strip(),
-            **{"aria-label": f"{_share(share, first)} {share['tenant']} {share['workload_id']}"},
+        html.Span(
+            html.A(
+                _share(share, first),
+                href=filters.href("/workloads", workload=share["workload_id"]),
+                className="gl-go gl-share",
+                style={
+                    "flexGrow": share["units"],
+                    "background": colours[share["tenant"]],
+                    "color": figures.ink(colours[share["tenant"]]),
+                },
+                title=f"{share['workload_id']}\n{share['tenant']}\n{share['partition_id']}".strip(),
+                tabIndex="-1",
+                **{"aria-label": f"{_share(share, first)} {share['tenant']} {share['workload_id']}"},
+            ),
+            role="gridcell",
         )
         for share in held
     ]
@@ -94,22 +99,27 @@ def _bar(
             parts_of.append(_rest(name, f"{units}/{first['device_units']}", units, words))
     return html.Div(
         [
-            html.A(
-                [first["node"], html.Small(device_digits(first["device_id"]))],
-                href=filters.href("/fleet", device=first["device_id"]),
-                className="gl-go gl-layout-name",
-                title=f"{first['device_id']}\n{first['model']}",
+            html.Span(
+                html.A(
+                    [first["node"], html.Small(device_digits(first["device_id"]))],
+                    href=filters.href("/fleet", device=first["device_id"]),
+                    className="gl-go gl-layout-name",
+                    title=f"{first['device_id']}\n{first['model']}",
+                    tabIndex="0" if is_stop else "-1",
+                ),
+                role="rowheader",
             ),
             html.Div(parts_of, className="gl-shares"),
         ],
         className="gl-layout",
+        role="row",
     )
 
 
 def _rest(name: str, part: str, units: int, words: Language) -> Component:
     """What nobody has of a device, or others than those whose shares are shown."""
     said = words("fleet.free", units=part) if name == "free" else f"{words('fleet.others')} {part}"
-    named = {"role": "img", "aria-label": said}
+    named = {"role": "gridcell", "aria-label": said}
     return html.Span(part, className=f"gl-share gl-{name}", title=said, style={"flexGrow": units}, **named)
 
 

@@ -57,6 +57,69 @@ def test_from_the_heat_map_to_a_holder(url: str, opened: Any) -> None:
         assert wrong == []
 
 
+@seldom(4, "the heat map is one stop for the keyboard")
+def test_the_heat_map_is_one_stop_for_the_keyboard(url: str, opened: Any) -> None:
+    """As found: each of its cells was one, two hundred of them before the table below."""
+    from playwright.sync_api import expect
+
+    with tab(opened) as (page, wrong):
+        page.goto(f"{url}/fleet?{DAY}")
+        cells = page.locator(".gl-heat a.gl-cell")
+        expect(cells).to_have_count(4)
+        page.locator(".gl-choice").last.focus()
+        page.keyboard.press("Tab")
+        expect(cells.nth(0)).to_be_focused()
+        for key, at in (
+            ("ArrowRight", 1),
+            ("ArrowLeft", 0),
+            ("Control+End", 3),
+            ("ArrowRight", 3),
+            ("Control+Home", 0),
+        ):
+            page.keyboard.press(key)
+            expect(cells.nth(at)).to_be_focused()
+        assert cells.nth(0).evaluate("cell => getComputedStyle(cell).outlineStyle") == "solid"
+        places = cells.evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
+        page.keyboard.press("ArrowDown")
+        below = cells.evaluate_all("all => all.indexOf(document.activeElement)")
+        assert places[below] == min(place for place in places if place > places[0])
+        page.keyboard.press("Tab")
+        expect(page.locator(".gl-layouts a").first).to_be_focused()
+        page.keyboard.press("ArrowRight")
+        expect(page.locator(".gl-layouts a.gl-share").first).to_be_focused()
+        page.keyboard.press("Tab")
+        assert page.evaluate("!document.activeElement.closest('.gl-layouts')")
+        page.locator(".gl-layouts a").nth(1).focus()
+        page.keyboard.press("Shift+Tab")
+        expect(cells.nth(below)).to_be_focused()
+        device = str(cells.nth(below).get_attribute("aria-label")).partition(" ")[0]
+        page.keyboard.press("Enter")
+        expect(page.locator("h1")).to_have_text(device)
+        assert wrong == []
+
+
+@seldom(4, "a day of a chart is opened by the keyboard")
+def test_a_day_of_a_chart_is_opened_by_the_keyboard(url: str, opened: Any) -> None:
+    """As found: by a click alone."""
+    from playwright.sync_api import expect
+
+    with tab(opened) as (page, wrong):
+        page.goto(f"{url}/?period=2026-10")
+        chart = page.get_by_role("slider").first
+        expect(chart.locator(".bars .point").first).to_be_attached()
+        chart.focus()
+        page.keyboard.press("ArrowRight")
+        expect(chart).to_have_attribute("aria-valuenow", "2")
+        expect(chart).to_have_attribute("aria-valuetext", re.compile("Used.*2 Oct"))
+        expect(chart.locator(".hoverlayer")).to_contain_text("2 Oct")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**period=2026-10-02**")
+        expect(page.locator(".gl-scope")).to_contain_text("2 Oct")
+        page.go_back()
+        page.wait_for_url("**period=2026-10*")
+        assert wrong == []
+
+
 @seldom(4, "a workload is found by a part")
 def test_a_workload_is_found_by_a_part_of_its_name(url: str, opened: Any) -> None:
     from playwright.sync_api import expect
