@@ -200,9 +200,12 @@ def legend(kinds: Sequence[Kind], words: Language) -> Component:
     )
 
 
-def graph(chart: figures.Chart, label: str, id: str = "", height: int = 330, legend_above: bool = False) -> Component:
+def graph(
+    chart: figures.Chart, label: str, id: str = "", height: int = 330, legend_above: bool = False, keys: str = ""
+) -> Component:
     """A chart; `label` says in words what it shows.   legend_above: its legend stands above it at any width, not
-    within it, where it would meet the axis."""
+    within it, where it would meet the axis.   keys: of a chart whose points lead somewhere, what the keyboard does in it
+    (assets/chart_keys.js); to it the chart is a slider over its points."""
     more = {"id": id} if id else {}
     named = figures.legend(chart)
     if legend_above:
@@ -217,8 +220,8 @@ def graph(chart: figures.Chart, label: str, id: str = "", height: int = 330, leg
         ),
         className="gl-graph",
         style={"height": height, "minHeight": height},
-        role="img",
         **{"aria-label": label},
+        **(_slider(f"{id}-keys", keys) if keys else {"role": "img"}),
     )
     if not named:
         return drawn
@@ -227,6 +230,12 @@ def graph(chart: figures.Chart, label: str, id: str = "", height: int = 330, leg
     style = "gl-legend gl-legend-above" if legend_above else "gl-legend gl-legend-phone"
     above = html.Ul(items, className=style, **{"aria-hidden": "true"})
     return html.Div([above, drawn], className="gl-charted")
+
+
+def _slider(id: str, keys: str) -> dict[str, Any]:
+    """Its values are the browser's to say, which draws the points."""
+    values = {f"aria-value{of}": "1" for of in ("now", "min", "max")}
+    return {"id": id, "role": "slider", "tabIndex": "0", "data-keys": keys, "aria-description": keys, **values}
 
 
 def _swatch(colour: str, mark: str) -> Component:

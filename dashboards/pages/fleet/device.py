@@ -48,7 +48,7 @@ def device_page(
             parts.card(
                 words("fleet.time"),
                 words("fleet.time_is"),
-                parts.graph(over_time, words("fleet.time"), "device-time", 260),
+                parts.graph(over_time, words("fleet.time"), "device-time", 260, keys=words("figure.keys")),
                 tool=parts.legend(kinds, words),
             ),
             _history(store, filters, device),

@@ -147,6 +147,7 @@ def _fleet_card(store: Store, grain: figures.Grain, filters: Filters, total: Amo
             words("overview.fleet_says", split=split),
             id="overview-fleet",
             height=320,
+            keys=words("figure.keys"),
         ),
         tool=dmc.SegmentedControl(
             id="overview-grain",

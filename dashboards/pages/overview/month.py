@@ -239,7 +239,11 @@ def month_shown(store: Store, filters: Filters, words: Language) -> Component:
         [
             parts.headline(shown, "gl-inset"),
             parts.graph(
-                month_figure(found, budget, filters, words), f"{title}. {said}", id="overview-month", height=260
+                month_figure(found, budget, filters, words),
+                f"{title}. {said}",
+                id="overview-month",
+                height=260,
+                keys=words("figure.keys"),
             ),
             _unusual_days(found, filters, words),
             _notes(found, budget, words),

@@ -161,12 +161,24 @@ def _chart(store: Store, filters: Filters, rows: Rows, level: Level, words: Lang
         return parts.card(
             words("tenants.costs"),
             words(f"tenants.costs_{level.grain}"),
-            parts.graph(costs_over_time(rows, filters, level, words), words("tenants.costs"), "tenants-costs", 260),
+            parts.graph(
+                costs_over_time(rows, filters, level, words),
+                words("tenants.costs"),
+                "tenants-costs",
+                260,
+                keys=words("figure.keys"),
+            ),
         )
     return parts.card(
         words("tenants.use"),
         words("tenants.use_is"),
-        parts.graph(_use_over_time(store, filters, rows, level, words), words("tenants.use"), "tenants-use", 260),
+        parts.graph(
+            _use_over_time(store, filters, rows, level, words),
+            words("tenants.use"),
+            "tenants-use",
+            260,
+            keys=words("figure.keys"),
+        ),
         tool=parts.legend(ALLOCATED, words),
     )
 
