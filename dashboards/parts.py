@@ -204,8 +204,8 @@ def graph(
     chart: figures.Chart, label: str, id: str = "", height: int = 330, legend_above: bool = False, keys: str = ""
 ) -> Component:
     """A chart; `label` says in words what it shows.   legend_above: its legend stands above it at any width, not
-    within it, where it would meet the axis.   keys: of a chart whose points lead somewhere, what the keyboard does in it
-    (assets/chart_keys.js); to it the chart is a slider over its points."""
+    within it, where it would meet the axis.   keys: of a chart whose points lead somewhere, what the keyboard does in
+    it (assets/chart_keys.js); to it the chart is a slider over its points."""
     more = {"id": id} if id else {}
     named = figures.legend(chart)
     if legend_above:

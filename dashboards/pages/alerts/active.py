@@ -14,9 +14,9 @@ from alerts.runbooks import is_url, runbooks
 from dashboards import forms, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration
+from dashboards.idle_jobs import on_now
 from dashboards.languages import Language
 from dashboards.pages.alerts.evidence import named
-from dashboards.registry import has_page
 from dashboards.said import held_back, texts_of
 
 MOST = 60
@@ -186,8 +186,8 @@ def _links(one: Alert, filters: Filters, may_silence: bool, words: Language) -> 
         value = one["labels"].get(label)
         if value:
             yield dcc.Link(f"{words(f'alerts.to_{name}')} {value}", href=filters.href(path, **{name: value}))
-    if one["rule"].startswith("idle-holder") and has_page("/now"):
-        yield dcc.Link(words("fires.idle"), href=filters.href("/now", idle="1"))
+    if href := on_now(one["rule"], one["labels"], filters):
+        yield dcc.Link(words("alerts.on_now"), href=href)
     runbook = one["annotations"].get("runbook", "")
     if is_url(runbook):
         yield html.A(words("alerts.runbook"), href=runbook, target="_blank", rel="noreferrer")

@@ -1,5 +1,5 @@
 """Now: current allocations, whether they are used, what they cost per hour, and what they have wasted so far;
-`?idle=1`: those alone that hold idle GPUs, and what to do about each."""
+`?idle=1`: those alone that hold idle GPUs, and what to do about each; `&job=`: that one alone."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from billing.insights.now import Free, Moment, isolation, moment
 from dashboards import exports, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, gpu_count, money, percent
+from dashboards.idle_jobs import JOB
 from dashboards.languages import Language
 from dashboards.pages.now import reclaiming
 from dashboards.pages.now.allocated import free, held
@@ -255,7 +256,8 @@ def _idle_card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment
     in_all = rows[0]["all_idle_rows"] if rows else 0
     subtitle = words("now.idle_table_is") if in_all <= MOST else words("now.idle_cut", most=MOST, all=f"{in_all:,}")
     may_silence = current().may(Action.silence)
-    shown = [row for row in rows if row["idle_gpus"] > 0]
+    job = filters.more.get(JOB, "")
+    shown = [row for row in rows if row["idle_gpus"] > 0 and job in ("", row["workload_id"], row["allocation_id"])]
     columns = [
         grids.link("name", words("workload.name"), minimum=140, flex=1.3),
         grids.sorted_by(_money("idle_hour", words("now.idle_hour"), currency, words("now.idle_hour_is"), 122)),
@@ -273,15 +275,25 @@ def _idle_card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment
     return parts.card(
         words("now.idle_table"),
         subtitle,
+        _only_job(job, bool(shown), filters, words) if job else None,
         grids.grid(columns, [_idle_row(row, filters, now, may_silence, words) for row in shown], words, "now-idle",
                    empty=words("now.nobody_idle" if _knows_use(rows) else "now.idle_unknown"), key="key",
-                   spare=IDLE_SPARE),
+                   spare=IDLE_SPARE) if shown or not job else None,
         tool=parts.tools(
             dcc.Link(words("now.show_all"), href=filters.href("/now")),
             exports.of_grid("now-idle", "idle", filters, words),
         ),
         class_name="gl-table-card",
     )  # fmt: skip
+
+
+def _only_job(job: str, is_idle: bool, filters: Filters, words: Language) -> Component:
+    """That the address asks for one job, which alone is shown, or is not idle."""
+    links = [dcc.Link(words("now.all_idle"), href=filters.href("/now", idle="1"))]
+    if not is_idle:
+        links.insert(0, dcc.Link(words("now.job_page"), href=filters.href("/workloads", workload=job)))
+    said = words("now.only_job" if is_idle else "now.job_not_idle", job=job)
+    return html.P([html.Span(said), *links], className="gl-note gl-apart", role="status")
 
 
 def _idle_row(row: Row, filters: Filters, now: Moment, may_silence: bool, words: Language) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from api.routes.idle_jobs import IdleJob, listed
 from dashboards import forms, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, gpu_count, money, unbroken
+from dashboards.idle_jobs import JOB
 from dashboards.languages import Language
 from dashboards.said import said, who
 from scheduler.live.idle import RULE
@@ -68,6 +69,10 @@ def part(store: Store, filters: Filters, words: Language, reach: Reach, known: C
             for values, value in zip(chosen.values(), (one.tenant, one.queue, found.cluster), strict=True)
         )
     ]
+    if asked := filters.more.get(JOB):
+        jobs = [one for one in jobs if asked == one.job_id or asked in one.allocations]
+        if not jobs:
+            return None
     if not jobs:
         empty = (
             words("now.jobs_unknown", why=said(found.problem, filters, words))

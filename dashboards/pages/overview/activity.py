@@ -16,6 +16,7 @@ from alerts.silences import silences
 from dashboards import parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, gpu_count
+from dashboards.idle_jobs import on_now
 from dashboards.languages import Language
 from dashboards.registry import has_page
 from dashboards.said import texts_of
@@ -74,7 +75,7 @@ def alerts_card(store: Store, filters: Filters, words: Language) -> Component:
                         html.Span(className=f"gl-dot gl-{alert['severity']}"),
                         html.Span(
                             [
-                                html.Strong(_rule(alert["rule"], filters)),
+                                html.Strong(_rule(parsed(alert), filters)),
                                 html.Small(texts_of(parsed(alert), filters, words).get("summary", "")),
                             ]
                         ),
@@ -127,8 +128,9 @@ def _sent(store: Store, filters: Filters, found: Sequence[Row]) -> Sequence[Row]
     return [one for one in found if one["fingerprint"] not in quiet] or found
 
 
-def _rule(name: str, filters: Filters) -> Component | str:
-    """An idle holder's leads to who is idle now, any other one's to its alerts."""
-    if name.startswith("idle-holder") and has_page("/now"):
-        return dcc.Link(name, href=filters.href("/now", idle="1"))
+def _rule(alert: Row, filters: Filters) -> Component | str:
+    """An idle holder's leads to its job on Now, any other one's to its alerts."""
+    name = alert["rule"]
+    if href := on_now(name, alert["labels"], filters):
+        return dcc.Link(name, href=href)
     return dcc.Link(name, href=filters.href("/alerts", rule=name)) if has_page("/alerts") else name

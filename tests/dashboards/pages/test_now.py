@@ -364,6 +364,18 @@ def test_the_page_of_the_idle_has_them_alone_each_with_what_to_do(house: Store) 
     assert "/now?cluster=x&idle=1" in str(page.at_clock(house, filters_of(house, "?cluster=x"), EN, AT))
 
 
+def test_an_alert_s_address_shows_its_job_alone_or_says_that_it_is_not_idle(house: Store) -> None:
+    """As found: an alert led to the whole list, in which its reader had to look for the job."""
+    shown = page.at_clock(house, filters_of(house, "?idle=1&job=w-whole"), EN, AT)
+    assert [row["name"] for row in idle_grid(shown)] == ["w-whole"]
+    assert "Only w-whole is shown." in str(shown) and "href='/now?idle=1'" in str(shown)
+    of_allocation = page.at_clock(house, filters_of(house, "?idle=1&job=whole"), EN, AT)
+    assert [row["name"] for row in idle_grid(of_allocation)] == ["w-whole"]
+    over = str(page.at_clock(house, filters_of(house, "?idle=1&job=w-over"), EN, AT))
+    assert "w-over has no idle GPUs now" in over and "href='/workloads?workload=w-over'" in over
+    assert "now-idle'" not in over.replace("data-csv-of='now-idle'", "")
+
+
 def test_nobody_is_asked_about_a_job_that_has_just_started(house: Store) -> None:
     """As found: a job of four H100 came first, with "ask its owner", five minutes after its start."""
     filters = filters_of(house, "?cluster=x&idle=1")

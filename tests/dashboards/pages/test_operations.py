@@ -378,8 +378,11 @@ def test_a_tenant_is_told_that_its_own_alert_is_suppressed(house: Store) -> None
 
 def test_an_alert_on_an_idle_holder_leads_to_where_it_is_reclaimed(house: Store) -> None:
     filters = filters_of(house, MONTH)
-    found = {one["rule"]: str(why(one, filters, True, EN)) for one in alerts.active(house, filters, site.NOW)}
-    assert "/now?period=2026-10&idle=1" in found["idle-holder"]
+    active = alerts.active(house, filters, site.NOW)
+    for one in active:
+        one["labels"]["workload_id"] = "w-vision"
+    found = {one["rule"]: str(why(one, filters, True, EN)) for one in active}
+    assert "/now?period=2026-10&idle=1&job=w-vision" in found["idle-holder"]
     assert "/now?" not in found["long-queue"]
 
 
