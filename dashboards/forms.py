@@ -46,6 +46,8 @@ def form(
     says: str = "",
     already: str = "",
     done: str = "",
+    notices: str = "",
+    links: Sequence[tuple[str, str]] = (),
     working: str = "",
     zone: str = "",
     small: bool = False,
@@ -55,11 +57,13 @@ def form(
     so only where nothing is typed and a slip costs much.   shows: the key of the answer that is told this once; the
     page is not drawn again then.   then: where to go instead of drawing the page again; {key} in it is of the answer.
     says: what to say instead, {key} likewise.   already: what to say instead if it had been done before (200 where 201
-    is usual), with times in `zone`.   done: what to say, {key} likewise, once the page is drawn again.   working: what
-    to say until the answer.   small: a button alone.
+    is usual), with times in `zone`.   done: what to say, {key} likewise, once the page is drawn again: beside the form,
+    or, until the page is left, in its `notices` (their id), with links (text, address).   working: what to say until
+    the answer.   small: a button alone.
     """
     attributes = {"api": api, "body": json.dumps(dict(body or {})), "sure": sure, "shows": shows, "then": then,
-                  "says": says, "already": already, "done": done, "zone": zone}  # fmt: skip
+                  "says": says, "already": already, "done": done, "zone": zone, "notices": notices,
+                  "links": json.dumps(links) if links else ""}  # fmt: skip
     if already and words.code != "en":
         attributes["names"] = json.dumps({ANYBODY.name: words("frame.anybody")})
     return html.Form(
@@ -74,6 +78,11 @@ def form(
         **{f"data-{name}": words(f"form.{name}") for name in ("failed", "lost", "once")},
         **{"data-working": working or words("form.working")},
     )
+
+
+def notices(id: str) -> Component:
+    """Where a page says what its forms have done that are gone by then (assets/forms.js)."""
+    return html.Div(id=id, className="gl-notices", role="status")
 
 
 def field(

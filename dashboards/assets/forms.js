@@ -36,6 +36,9 @@
   var DONE = "gpuledger-done";  // what a form has done, for the page that is drawn then
   var done = JSON.parse(sessionStorage.getItem(DONE) || "null");
   sessionStorage.removeItem(DONE);
+  var NOTICES = "gpuledger-notices";  // what forms that are gone by then have done: {path, of: [[place, text, links]]}
+  var notices = JSON.parse(sessionStorage.getItem(NOTICES) || "null");
+  sessionStorage.removeItem(NOTICES);
 
   function values(form) {
     var body = JSON.parse(form.dataset.body || "{}");
@@ -145,7 +148,8 @@
         var told = Array.isArray(answer) ? answer[0] || {} : answer;
         if (form.dataset.then) location.assign(filled(form.dataset.then, told));
         else {
-          if (form.dataset.done) sessionStorage.setItem(DONE, JSON.stringify([form.dataset.api, spoken(form, form.dataset.done, told)]));
+          if (form.dataset.notices) keepNotice(form, spoken(form, form.dataset.done, told));
+          else if (form.dataset.done) sessionStorage.setItem(DONE, JSON.stringify([form.dataset.api, spoken(form, form.dataset.done, told)]));
           document.dispatchEvent(new Event("gl-reload"));
           location.reload();
         }
@@ -171,6 +175,33 @@
     document.getElementById("explore-run").click();
   });
 
+  function keepNotice(form, text) {
+    var before = notices && notices.path === location.pathname ? notices.of : [];
+    var kept = before.concat([[form.dataset.notices, text, JSON.parse(form.dataset.links || "[]")]]);
+    sessionStorage.setItem(NOTICES, JSON.stringify({ path: location.pathname, of: kept }));
+  }
+
+  // On each page drawn anew, until another one is.
+  function sayNotices() {
+    if (notices.path !== location.pathname) return (notices = null);
+    notices.of.forEach(function (one) {
+      var place = document.getElementById(one[0]);
+      if (!place || place.dataset.says === String(notices.of.length)) return;
+      place.dataset.says = notices.of.length;
+      notices.of.filter(function (other) { return other[0] === one[0]; }).forEach(function (own) {
+        var line = place.appendChild(document.createElement("p"));
+        line.textContent = own[1];
+        own[2].forEach(function (link) {
+          var to = line.appendChild(document.createElement("a"));
+          to.className = "gl-go";
+          to.textContent = link[0];
+          to.href = link[1];
+        });
+      });
+    });
+    return notices;
+  }
+
   // Beside the form that did it.
   function sayDone() {
     var form = Array.from(document.querySelectorAll("form.gl-act")).find(function (one) { return one.dataset.api === done[0]; });
@@ -182,6 +213,7 @@
   // A file to choose is named by the button around it; Dash's upload names it nowhere.
   new MutationObserver(function () {
     if (done) sayDone();
+    if (notices) sayNotices();
     document.querySelectorAll(".dash-upload input[type=file]:not([aria-label]), #applied-file input:not([aria-label])")
       .forEach(function (input) { input.setAttribute("aria-label", input.parentElement.textContent); });
   }).observe(document.documentElement, { childList: true, subtree: true });

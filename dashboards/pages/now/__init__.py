@@ -15,7 +15,7 @@ from access.roles import Action
 from alerts.speaking import rules_by_name
 from api.reach import Reach
 from billing.insights.now import Free, Moment, isolation, moment
-from dashboards import exports, grids, parts, states
+from dashboards import exports, forms, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, gpu_count, money, percent
 from dashboards.idle_jobs import JOB
@@ -73,6 +73,7 @@ def _drawn(store: Store, filters: Filters, words: Language, found: Found) -> Com
         _headline(rows, currency, filters, now, only_idle, words, unheld),
         # Asked of the scheduler once the page is drawn, so that a slow one delays nothing.
         dcc.Store(id="now-jobs-asked", data="now") if only_idle else None,
+        forms.notices(reclaiming.NOTICES) if only_idle else None,
         html.Div(id="now-jobs", className="gl-later") if only_idle else None,
         table(rows, currency, filters, now, words),
     )

@@ -27,6 +27,8 @@ from warehouse.durations import parse_if_duration
 from warehouse.errors import LedgerError
 from warehouse.store import Store
 
+NOTICES = "now-done"
+"""The id of where the page says what was done to jobs."""
 _NOTHING = "nothing: "
 """Before the reason why a job's policy does nothing to it (scheduler.live.idle)."""
 _WEIGHT = {"proposed": -1, "kept": 1, "suspended": 2}
@@ -125,7 +127,7 @@ def _cells(
         step = words("now.proposed_by" if one.step == "proposed" else "now.step_by", step=step, by=who(one.by, words))
     again = words("now.job_used_again") if is_used else ""
     details = " · ".join(filter(None, (_idle(one, filters, words), again, step, _next(one, filters, words))))
-    acts = _acts(one, is_used, words)
+    acts = _acts(one, is_used, filters, words)
     return [
         html.Span(
             [_job(one, filters), html.Span(unbroken(whose)), html.Span(unbroken(details))], className="gl-idle-job"
@@ -179,14 +181,38 @@ def _sure(one: IdleJob, words: Language) -> str:
     return words(key, job=one.job_id, policy=policy(one.policy, words.code))
 
 
-def _acts(one: IdleJob, is_used: bool, words: Language) -> list[Component]:
+def _did(what: str, one: IdleJob, words: Language) -> str:
+    """What is said of a job afterwards, which may be in no list any more."""
+    key = f"now.did_reclaim_{policy_act(one.policy) or 'other'}" if what == "reclaim" else f"now.did_{what}"
+    return words(key, job="{job}")
+
+
+def _records(one: IdleJob, filters: Filters, words: Language) -> list[tuple[str, str]]:
+    """Where what was done is written down."""
+    links = [(words("now.job_page"), filters.href("/workloads", workload=one.job_id))]
+    if current().may(Action.see_audit):
+        links.append((words("now.in_audit"), filters.href("/administration", part="audit", find=one.job_id)))
+    return links
+
+
+def _acts(one: IdleJob, is_used: bool, filters: Filters, words: Language) -> list[Component]:
     """Of those that the reader may take. Keep is for one that is not kept yet; to reclaim, and to propose it, needs a
     policy and known idleness, which one that is used again has no longer. The scheduler judges each of them."""
     may = current().may
 
     def act(what: str, sure: str = "") -> Component:
         body = {"job": one.job_id}
-        return forms.form(f"POST /idle-jobs/{what}", words(f"now.{what}"), words, body=body, sure=sure, small=True)
+        return forms.form(
+            f"POST /idle-jobs/{what}",
+            words(f"now.{what}"),
+            words,
+            body=body,
+            sure=sure,
+            done=_did(what, one, words),
+            notices=NOTICES,
+            links=_records(one, filters, words),
+            small=True,
+        )
 
     if one.step == "suspended":
         return [act("resume")] if may(Action.reclaim) else []

@@ -48,6 +48,10 @@ def test_idle_jobs_are_reclaimed_and_kept_from_the_page(house: Store, tmp_path: 
             expect(row.get_by_role("button", name="Propose")).to_have_count(0)
             row.get_by_role("button", name="Reclaim now").click()
             expect(row).to_contain_text("suspended")
+            said = page.locator("#now-done p")  # as found: of a job that was cancelled nothing was said any more
+            expect(said).to_contain_text(["job-a has been proposed", "job-a has been told to stop"])
+            href = said.last.get_by_role("link", name="In the audit log").get_attribute("href")
+            assert href is not None and "part=audit&find=job-a" in href
             until(lambda: living.status("job-a") == "stopping")
             living.over("job-a")
             row.get_by_role("button", name="Resume").click()
