@@ -22,9 +22,9 @@ from warehouse.csv_cells import write_csv
 _UNSEEN = str.maketrans({"\u200b": None, "\u2060": None, "\u00a0": " "})
 
 
-def of_grid(id: str, what: str, filters: Filters, words: Language) -> Component:
-    """A button for the table with that id.   what: part of the file's name."""
-    return _button(what, filters, words, {"data-csv-of": id})
+def of_grid(id: str, what: str, filters: Filters, words: Language, at: datetime | None = None) -> Component:
+    """A button for the table with that id.   what: part of the file's name.   at: of when it is, not of the period."""
+    return _button(what, filters, words, {"data-csv-of": id}, at)
 
 
 def of_rows(
@@ -43,18 +43,27 @@ def _cell(value: Any) -> Any:
     return value.translate(_UNSEEN) if isinstance(value, str) else value
 
 
-def _button(what: str, filters: Filters, words: Language, attributes: dict[str, str]) -> Component:
+def with_unit(head: str, unit: str) -> str:
+    """A column's heading, as tables of grids.py have theirs."""
+    return f"{head} ({unit})" if unit else head
+
+
+def _button(
+    what: str, filters: Filters, words: Language, attributes: dict[str, str], at: datetime | None = None
+) -> Component:
     return html.Button(
         "CSV",
         type="button",
         className="gl-press gl-small gl-csv",
         title=words("part.csv"),
-        **{"data-file": file_name(what, filters), **attributes},
+        **{"data-file": file_name(what, filters, at), **attributes},
     )
 
 
-def file_name(what: str, filters: Filters) -> str:
-    """`gpuledger-tenants-2026-10-vision.csv`: what, when, and the chosen filters."""
+def file_name(what: str, filters: Filters, at: datetime | None = None) -> str:
+    """`gpuledger-tenants-2026-10-vision.csv`: what, when, and the chosen filters.   at: in place of the period, in the
+    billing zone, as `gpuledger-now-2026-10-05T1400.csv`."""
     chosen = [value for values in filters.address.chosen.values() for value in values]
-    parts = ["gpuledger", what, filters.period.key if filters.period else "", *chosen]
+    when = f"{filters.local(at):%Y-%m-%dT%H%M}" if at else filters.period.key if filters.period else ""
+    parts = ["gpuledger", what, when, *chosen]
     return re.sub(r"[^\w.-]+", "_", "-".join(part for part in parts if part))[:120] + ".csv"

@@ -110,7 +110,10 @@ def _demand_card(rows: Rows, filters: Filters, words: Language) -> Component:
     grain: figures.Grain = "day" if by_day else "hour"
     heads = [
         f"{words('workload.hour')} (UTC)",
-        *(words(f"capacity.{name}") for name in ("allocated", "waiting", "available")),
+        *(
+            exports.with_unit(words(f"capacity.{name}"), words("unit.gpus"))
+            for name in ("allocated", "waiting", "available")
+        ),
     ]
     full = [[row["step"], row["allocated"], row["waiting"], row["available"]] for row in rows]
     return parts.card(

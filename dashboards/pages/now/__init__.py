@@ -246,7 +246,7 @@ def _card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment, wor
         tool=parts.tools(
             dcc.Link(words.count("now.only_idle", rows[0]["all_idle_rows"]), href=filters.href("/now", idle="1"))
             if rows and _knows_use(rows) else None,
-            exports.of_grid("now-grid", "now", filters, words),
+            exports.of_grid("now-grid", "now", filters, words, now.at),
         ),
         class_name="gl-table-card",
     )  # fmt: skip
@@ -282,7 +282,7 @@ def _idle_card(rows: Sequence[Row], currency: str, filters: Filters, now: Moment
                    spare=IDLE_SPARE) if shown or not job else None,
         tool=parts.tools(
             dcc.Link(words("now.show_all"), href=filters.href("/now")),
-            exports.of_grid("now-idle", "idle", filters, words),
+            exports.of_grid("now-idle", "idle", filters, words, now.at),
         ),
         class_name="gl-table-card",
     )  # fmt: skip

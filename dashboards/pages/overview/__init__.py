@@ -188,7 +188,11 @@ def _waterfall_card(filters: Filters, total: Amounts, words: Language) -> Compon
 def _account_csv(filters: Filters, total: Amounts, words: Language) -> Component:
     """The kinds, which add up to the whole."""
     kinds = KINDS if filters.shows_platform else ALLOCATED
-    heads = [words("account.title"), words("unit.gpu_hours"), f"{words('account.cost')} ({filters.currency})"]
+    heads = [
+        words("account.title"),
+        words("unit.gpu_hours"),
+        exports.with_unit(words("account.cost"), filters.currency),
+    ]
     rows = [
         [words(f"kind.{kind.key}"), total.hours[kind.key], total.costs[kind.key] if total.costs else None]
         for kind in kinds
@@ -266,8 +270,8 @@ def _cost_card(store: Store, tenants: Holders, filters: Filters, words: Language
 
 def _costs_csv(found: Holders, by: str, filters: Filters, words: Language) -> Component:
     """Of every tenant or project: the hours of each kind, and what they cost."""
-    hours_of = [f"{words(f'kind.{kind.key}')} ({words('unit.gpu_hours')})" for kind in ALLOCATED]
-    costs_of = [f"{words(f'kind.{kind.key}')} ({filters.currency})" for kind in ALLOCATED]
+    hours_of = [exports.with_unit(words(f"kind.{kind.key}"), words("unit.gpu_hours")) for kind in ALLOCATED]
+    costs_of = [exports.with_unit(words(f"kind.{kind.key}"), filters.currency) for kind in ALLOCATED]
     rows = [
         [
             name,

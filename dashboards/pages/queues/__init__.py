@@ -356,7 +356,8 @@ def _quota_card(
             [tenant, pool, *[one.get(name) for name in reported_as], one[breach] / 3600 if breach in one else None]
             for (tenant, pool), one in sorted(guaranteed.items())
         ]
-        exported = [heads[0], words("filter.pool"), *heads[1:-1], f"{heads[-1]}, {words('unit.gpu_hours')}"]
+        units = [*[words("unit.gpus")] * 3, "0–1", words("unit.gpu_hours")]
+        exported = [heads[0], words("filter.pool"), *map(exports.with_unit, heads[1:], units)]
         tool = exports.of_rows("quota", exported, in_full, filters, words)
         cells = [
             [
@@ -383,7 +384,13 @@ def _quota_card(
             words("queues.quota"), words("queues.quota_is"), states.nothing_here(words("queues.no_quota"))
         )
     in_full = [[one.tenant, one.objective, one.target, one.sli] for one in measured]
-    tool = exports.of_rows("quota", [heads[0], words("slo.objective"), *heads[1:]], in_full, filters, words)
+    tool = exports.of_rows(
+        "quota",
+        [heads[0], words("slo.objective"), *(exports.with_unit(head, "0–1") for head in heads[1:])],
+        in_full,
+        filters,
+        words,
+    )
     return parts.card(words("queues.quota"), words("queues.quota_slo"), parts.table(heads, rows, "gl-pairs"), tool=tool)
 
 

@@ -143,6 +143,7 @@ def _waste_card(report: SavingsReport, by: str, filters: Filters, words: Languag
     named += [(words(f"wasted.{reason}"), amount) for reason, amount in waste.not_covered.items()]
     named.append((words("savings.idle"), waste.idle_cost))
     heads = [words("savings.from"), words("savings.amount"), words("savings.share")]
+    exported = [heads[0], exports.with_unit(heads[1], currency)]
     shown = money_column([amount for _, amount in named], currency)
     cells = [
         [name, text, percent(float(amount) if amount is not None else None, idle)]
@@ -168,7 +169,7 @@ def _waste_card(report: SavingsReport, by: str, filters: Filters, words: Languag
         words("savings.waste_is"),
         parts.table(heads, cells, "gl-compare gl-last-sum"),
         parts.note(words("part.sentences").join([*notes, words("workload.judged", by=by)])),
-        tool=exports.of_rows("waste", heads[:2], [[name, amount] for name, amount in named], filters, words),
+        tool=exports.of_rows("waste", exported, [[name, amount] for name, amount in named], filters, words),
     )
 
 

@@ -306,7 +306,8 @@ def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: A
         for row, level in zip(rows, levels, strict=True)
     ]  # fmt: skip
     times = (f"{words(f'fleet.{name}')} (UTC)" for name in ("from", "until"))
-    named = [heads[0], words("filter.model"), words("workload.profile"), *times, *heads[1:]]
+    named = [heads[0], words("filter.model"), words("workload.profile"), *times, *heads[1:3]]
+    named += [exports.with_unit(head, currency) for head in heads[3:]]
     return parts.card(
         words("workload.charges"),
         words("workload.charges_is"),

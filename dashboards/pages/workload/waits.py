@@ -175,7 +175,7 @@ def _holders_card(wait: Wait, filters: Filters, words: Language) -> Component | 
         words("wait.holders"),
         words("wait.quota_holders_is", tenant=own) if by_quota else words("wait.holders_is"),
         grids.grid(columns, rows, words, "wait-holders", empty=words("now.nothing"), key="key"),
-        tool=parts.tools(all_now, exports.of_grid("wait-holders", "holders", filters, words)),
+        tool=parts.tools(all_now, exports.of_grid("wait-holders", "holders", filters, words, clock())),
         class_name="gl-table-card",
     )
 

@@ -108,6 +108,24 @@ def test_a_table_that_carries_its_rows_writes_instants_in_utc_and_no_invisible_s
     assert button.to_plotly_json()["props"]["data-csv"] == "a,b,c,d\r\n2026-10-31T23:00:00Z,11月1日 1 位,0.5,\r\n"
 
 
+def test_a_table_about_the_present_is_named_by_it_and_a_number_has_its_unit(operated: Store) -> None:
+    """As found: Now's file was called after a month that the page does not show; demand was of nothing."""
+    for search in ("", "idle=1"):
+        names = file_names(show(operated, ANYBODY, "/now", f"?{DAY}&{search}").page)
+        assert all(re.fullmatch(r"gpuledger-(now|idle)-\d{4}-\d\d-\d\dT\d{4}\.csv", one) for one in names), names
+    (heads,) = (
+        one.to_plotly_json()["props"]["data-csv"].splitlines()[0]
+        for one in within(show(operated, ANYBODY, "/capacity", f"?{DAY}").page)
+        if "demand" in str(one.to_plotly_json()["props"].get("data-file"))
+    )
+    assert heads == "Hour (UTC),Allocated (GPUs),Waiting (GPUs),Available (GPUs)"
+
+
+def file_names(component: Any) -> list[str]:
+    found = [one.to_plotly_json()["props"].get("data-file") for one in within(component)]
+    return [name for name in found if name]
+
+
 def test_a_price_that_changes_within_a_day_says_when(operated: Store) -> None:
     parts = applied_files.rates_part(operated, filters_of(operated, f"?{DAY}"), EN)
     (grid,) = (one for one in within(parts) if getattr(one, "id", "") == "admin-rates")
