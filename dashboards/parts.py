@@ -21,6 +21,8 @@ Content = Any
 """What stands in a page: a component, text, or None for nothing."""
 LARGE, HEADLINE, AROUND = 1.6, 1176, 40
 """A headline's text by the one of a table; px of a headline on a screen of 1440 px, and around each of its figures."""
+SAID = 40
+"""Characters of what an address asks for, where it is quoted."""
 SPINNING = "var(--gl-accent)"
 """The color of what shows that a part is on its way."""
 
@@ -81,6 +83,15 @@ def chip(text: str, why: str = "", href: str = "", state: str = "gl-warn") -> Co
         if href
         else html.Span(said, title=why or None, className="gl-chip")
     )
+
+
+def ignored(filters: Filters, words: Language, name: str) -> Component | None:
+    """For a page whose address asks, with a parameter of its own, for what is not there; None: it does not ask."""
+    value = filters.more.get(name, "")
+    if not value:
+        return None
+    said = words("state.ignored", option=f"{name}={value[:SAID]}{'…' if len(value) > SAID else ''}")
+    return html.Span(chip(said, words("state.ignored_why")), role="status")
 
 
 def card(

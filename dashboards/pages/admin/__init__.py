@@ -49,8 +49,9 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         for name in shown
     ]
     chooser = html.Ul(links, className="gl-choices", **{"aria-label": words("admin.parts")})
+    unknown = None if asked in PARTS else parts.ignored(filters, words, "part")
     return parts.page(
-        parts.titles(replace(filters, period=None), words, words("admin.title"), chooser),
+        parts.titles(replace(filters, period=None), words, words("admin.title"), unknown, chooser),
         *PARTS[part](store, filters, words),
     )
 

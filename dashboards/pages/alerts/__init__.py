@@ -53,7 +53,13 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     begun = next((one for one in found if one["fingerprint"] == filters.more.get("silence")), None)
     silences_part = silencing.silences_card(quiet, filters, now, begun, may_silence, words) if sees_fleet else None
     return parts.page(
-        parts.titles(filters, words, words("alerts.title"), _of_rule(filters, words)),
+        parts.titles(
+            filters,
+            words,
+            words("alerts.title"),
+            None if begun else parts.ignored(filters, words, "silence"),
+            _of_rule(filters, words),
+        ),
         _headline(found, len(quiet) if sees_fleet else None, targets, evaluated, words),
         silences_part if begun else None,
         active_card(found, filters, now, evaluated, may_silence, words, linked_note(store, found, filters, words)),

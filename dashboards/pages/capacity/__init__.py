@@ -19,7 +19,7 @@ from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, fixed, hours, percent
 from dashboards.languages import Language
-from dashboards.pages.capacity.what_if import callbacks, name_of, what_if_card
+from dashboards.pages.capacity.what_if import callbacks, name_of, unknown_group, what_if_card
 from dashboards.parts import Figure
 from dashboards.registry import Page
 from warehouse.store import Store
@@ -38,7 +38,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
     may_see = current().may(Action.see_fleet)
     note = None if may_see else parts.chip(words("capacity.own"), words("capacity.own_is"), state="")
     return parts.page(
-        parts.titles(filters, words, words("capacity.title"), note),
+        parts.titles(filters, words, words("capacity.title"), unknown_group(found.groups, filters, words), note),
         _headline(rows, found, filters, words),
         _demand_card(rows, filters, words),
         what_if_card(found.groups, filters, words) if may_see else None,

@@ -48,7 +48,7 @@ def what_if_card(lines: Sequence[GroupLine], filters: Filters, words: Language) 
     if not named:
         content: Component = states.nothing_here(words("capacity.no_gpus"))
         return parts.card(words("capacity.what_if"), words("capacity.what_if_is"), content)
-    asked = _is_asked(filters)
+    asked = filters.more.get("group") in named
     return parts.card(
         words("capacity.what_if"),
         words("capacity.what_if_is"),
@@ -69,8 +69,10 @@ def _key(line: GroupLine) -> str:
     return "|".join((line.cluster, line.pool, line.model))
 
 
-def _is_asked(filters: Filters) -> bool:
-    return "group" in filters.more
+def unknown_group(lines: Sequence[GroupLine], filters: Filters, words: Language) -> Component | None:
+    """That the address asks about other GPUs than there are."""
+    is_known = filters.more.get("group") in {_key(one) for one in lines if one.gpus}
+    return None if is_known else parts.ignored(filters, words, "group")
 
 
 def _own(filters: Filters) -> dict[str, str]:

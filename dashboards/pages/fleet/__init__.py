@@ -37,8 +37,9 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         return device_page(store, filters, words, device, devices[0] if devices else None, until)
     if not devices:
         return parts.page(parts.titles(filters, words, words("fleet.title")), states.nothing_here(words("fleet.none")))
+    is_measure = filters.more.get("by") in {one.key for one in MEASURES}
     return parts.page(
-        parts.titles(filters, words, words("fleet.title")),
+        parts.titles(filters, words, words("fleet.title"), None if is_measure else parts.ignored(filters, words, "by")),
         _headline(devices, filters, words),
         _map_card(devices, filters, words),
         layout_card(store, filters, until, words),

@@ -54,7 +54,16 @@ def document_page(store: Store, filters: Filters, words: Language, number: str) 
     notes = [note for note in documents if note.document.get("references") == one.number]
     stands = _in_its_place(one, documents)
     return parts.page(
-        parts.titles(filters, words, number, _credited(one, filters, words), chip, _files(number, words), trail=trail),
+        parts.titles(
+            filters,
+            words,
+            number,
+            None if line else parts.ignored(filters, words, "line"),
+            _credited(one, filters, words),
+            chip,
+            _files(number, words),
+            trail=trail,
+        ),
         _voided_note(one, stands, filters, words),
         _headline(one, notes, name, words),
         _lines_card(one, line, filters, words),

@@ -46,6 +46,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             filters,
             words,
             words("overview.title"),
+            None if filters.more.get("grain") in ("day", "hour") else parts.ignored(filters, words, "grain"),
             parts.chip(words.count("overview.not_counted", notes), href="#quality") if notes else None,
             coverage=total.coverage,
             unpriced=total.unpriced,

@@ -85,6 +85,23 @@ def _page(store: Store, who: Principal, path: str) -> str:
         return str(show(own, who, address, search).page)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "/invoices?number=GL-2026-00001&line=-1",
+        "/alerts?silence=zzz",
+        "/capacity?group=NaN",
+        "/fleet?by=colour",
+        "/?grain=week",
+        "/administration?part=zzz",
+    ],
+)
+def test_an_option_that_fits_nothing_is_said_to_be_ignored(house: Store, asked: str) -> None:
+    """As found: the page was shown as if nothing had been asked for."""
+    option = asked.replace("?", "&").split("&")[-1]
+    assert f"{option}: nothing fits, ignored" in page(house, ANYBODY, asked)
+
+
 def test_a_month_s_invoices_add_up_as_the_view_has_them(house: Store) -> None:
     text = page(house, ANYBODY, "/invoices?month=2026-10")
     reported = house.value("SELECT sum(amount) AS a FROM v_invoices WHERE month = '2026-10' AND status = 'issued'")
