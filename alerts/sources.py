@@ -47,9 +47,9 @@ def budgets(store: Store, at: datetime, parameters: Mapping[str, Any]) -> Rows:
 
 def anomalies(store: Store, at: datetime, parameters: Mapping[str, Any]) -> Rows:
     """A row for each flagged day that ended within `days` days: value = spreads from what was expected."""
-    from alerts.templates import amount
     from billing.insights.anomalies import anomalies as compute
     from billing.ledger_report import billing_timezone
+    from billing.money import spoken_amount
     from billing.periods import parse_period
 
     zone = billing_timezone(store)
@@ -67,7 +67,7 @@ def anomalies(store: Store, at: datetime, parameters: Mapping[str, Any]) -> Rows
             "expected": one.expected,
             "currency": one.currency,
             "contributors": ", ".join(
-                f"{part.name} {amount(part.cost, one.currency or '')}" for part in one.contributors[:3]
+                f"{part.name} {spoken_amount(part.cost, one.currency or '')}" for part in one.contributors[:3]
             ),
         }
         for one in report.flagged

@@ -20,7 +20,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from alerts.finding_words import found
 from alerts.xid_advice import advice
-from billing.money import minor_digits
+from billing.money import spoken_amount
 from scheduler.words import said
 from warehouse.durations import parse_if_duration, spelled_duration
 from warehouse.phrases import joined, with_units
@@ -64,13 +64,8 @@ def _gpus(value: float | None) -> str:
 
 
 def _money(value: Decimal | None, currency: str | None) -> str:
-    """In whole minor units, with the currency; None is unknown."""
-    return "an unknown amount" if value is None else amount(value, currency or "")
-
-
-def amount(value: Decimal, currency: str) -> str:
-    """Like `1,526.40 USD`."""
-    return f"{round(Decimal(value), minor_digits(currency)):,} {currency}".strip()
+    """As pages write it: `$1,526`; None is unknown. A decimal is text once it is evidence of a stored alert."""
+    return "an unknown amount" if value is None else spoken_amount(Decimal(value), currency or "")
 
 
 @pass_context

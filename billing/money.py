@@ -32,6 +32,11 @@ CURRENCIES = frozenset((_CODES + _WITHDRAWN).split())
 Source: List One, https://www.six-group.com/en/products-services/financial-information/data-standards.html"""
 
 
+SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£", "JPY": "¥", "CNY": "CN¥", "CHF": "CHF ", "INR": "₹", "KRW": "₩"}
+MILLIONS = 10_000_000
+"""From here on amounts in sentences are in millions."""
+
+
 def known_currency(code: str) -> str:
     """Errors: ValueError, saying what fits."""
     if code not in CURRENCIES:
@@ -43,6 +48,18 @@ def known_currency(code: str) -> str:
 def minor_digits(currency: str) -> int:
     """Digits after the point of an amount in the currency."""
     return MINOR_DIGITS.get(currency, 2)
+
+
+def symbol(currency: str) -> str:
+    """What stands before an amount for people."""
+    return SYMBOLS.get(currency, f"{currency} " if currency else "")
+
+
+def spoken_amount(value: Decimal, currency: str) -> str:
+    """`$1,526`, `$15.26`, `$12.50 M`: an amount in a sentence for people, on pages, in mails and in messages alike."""
+    size = value.copy_abs()
+    shown = f"{size / 1_000_000:,.2f} M" if size >= MILLIONS else f"{size:,.{2 if 0 < size < 100 else 0}f}"
+    return f"{'−' if value < 0 else ''}{symbol(currency)}{shown}"
 
 
 def largest_remainder(

@@ -7,11 +7,11 @@ import re
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 
+from billing.money import MILLIONS, SYMBOLS, spoken_amount, symbol
 from warehouse.phrases import CHINESE, kept_whole, with_english_units, with_units
 
+__all__ = ["MILLIONS", "SYMBOLS", "symbol"]  # of billing.money, for the pages
 UNKNOWN = "–"
-MILLIONS = 10_000_000
-"""From here on amounts are in millions."""
 AS_WRITTEN = Decimal("1e-9")
 """The last digit of numbers, as of documents' quantities."""
 LONG = Context(prec=400, traps=[])
@@ -20,7 +20,6 @@ NEAR_A_HALF = 1e-6
 """Of the last digit that is shown."""
 UUID = re.compile(r"(\w+-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _CURRENCY = re.compile(r"(?<=\d\.\d\d) (?=[A-Z]{3}(?![A-Za-z]))")
-SYMBOLS = {"EUR": "€", "USD": "$", "GBP": "£", "JPY": "¥", "CNY": "CN¥", "CHF": "CHF ", "INR": "₹", "KRW": "₩"}
 
 
 def unbroken(text: str) -> str:
@@ -28,10 +27,6 @@ def unbroken(text: str) -> str:
     breaks between any two characters, those units, too."""
     text = _CURRENCY.sub("\u00a0", text)
     return kept_whole(with_units(text)) if re.search(CHINESE, text) else with_english_units(text)
-
-
-def symbol(currency: str) -> str:
-    return SYMBOLS.get(currency, f"{currency} " if currency else "")
 
 
 def device_name(device_id: str) -> str:
@@ -51,9 +46,13 @@ def fixed(value: float | Decimal, digits: int) -> str:
     """With so many digits after the point, halves to the even one, as documents round. A float is the number that it is
     written as (14.575), not what is stored for it, nor what differs from it in the last digits, as sums do. Tables do
     the same in the browser (assets/numbers.js)."""
-    exact = Decimal(value if isinstance(value, Decimal | int) else repr(float(value)))
-    shown = f"{exact.quantize(AS_WRITTEN, context=LONG).copy_abs():,.{digits}f}"
+    shown = f"{_exact(value).copy_abs():,.{digits}f}"
     return f"−{shown}" if value < 0 and shown.strip("0.") else shown
+
+
+def _exact(value: float | Decimal) -> Decimal:
+    exact = Decimal(value if isinstance(value, Decimal | int) else repr(float(value)))
+    return exact.quantize(AS_WRITTEN, context=LONG)
 
 
 def evened(value: float, digits: int) -> float:
@@ -87,9 +86,7 @@ def signed_hours(value: float) -> str:
 def money(value: float | Decimal | None, currency: str) -> str:
     if value is None or not currency:
         return UNKNOWN
-    size = -value if value < 0 else value
-    shown = f"{fixed(size / 1_000_000, 2)} M" if size >= MILLIONS else fixed(size, 2 if 0 < size < 100 else 0)
-    return f"{'−' if value < 0 else ''}{symbol(currency)}{shown}"
+    return spoken_amount(_exact(value), currency)
 
 
 def money_alike(values: Sequence[float | Decimal], currency: str) -> list[str]:

@@ -28,8 +28,8 @@ MIDNIGHT = datetime(2026, 10, 24, 22, tzinfo=UTC)
         ("{{ value | gpus }}", None, "an unknown number of GPUs"),
         ("{{ value | number }}", Decimal("104.250"), "104.25"),
         ("{{ value | number }}", "104.250", "104.25"),  # as the journal has it
-        ("{{ value | money('USD') }}", Decimal("1526.403428610"), "1,526.40 USD"),
-        ("{{ value | money('JPY') }}", Decimal("1526.403428610"), "1,526 JPY"),
+        ("{{ value | money('USD') }}", Decimal("1526.403428610"), "$1,526"),
+        ("{{ value | money('JPY') }}", Decimal("1526.403428610"), "¥1,526"),
         ("{{ value | money('EUR') }}", None, "an unknown amount"),
         ("{{ value | percent }}", -0.12, "−12%"),
         ("{{ value | number }}", -1.5, "−1.5"),
@@ -114,8 +114,8 @@ def test_who_cost_more_than_expected_is_the_subject_of_the_sentence(
     """As found: "2026-11-28 cost unallocated 2,127.39 USD instead of the expected 821.28 USD (high)"."""
     evidence = {"cost": Decimal("2127.391"), "expected": Decimal("821.28"), "currency": "USD", "direction": "high"}
     assert summaries("spend-anomaly", 4.0, {"day": "2026-11-28", **labels}, evidence) == [
-        f"{english} cost 2,127.39 USD on 28 Nov 2026, more than expected (821.28 USD)",
-        f"2026年11月28日：{chinese}花费 2,127.39 USD，预期 821.28 USD（偏高）",
+        f"{english} cost $2,127 on 28 Nov 2026, more than expected ($821)",
+        f"2026年11月28日：{chinese}花费 $2,127，预期 $821（偏高）",
     ]
 
 
