@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -221,9 +222,8 @@ class ObjectivesFile(WholeFile):
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
-        names = [objective.name for objective in self.objectives]
-        for name in names:
-            if names.count(name) > 1:
+        for name, times in Counter(objective.name for objective in self.objectives).items():
+            if times > 1:
                 raise ValueError(f"two objectives are called {name!r}")
         return self
 

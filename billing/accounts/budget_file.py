@@ -14,6 +14,8 @@ low_balances:
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from itertools import combinations
@@ -65,10 +67,6 @@ class Budget(Policy):
             raise ValueError("two thresholds are the same")
         return self
 
-    def overlaps(self, other: Budget) -> bool:
-        """Whether both are about the same in some month."""
-        return (self.tenant, self.project) == (other.tenant, other.project) and self.shares_a_month(other)
-
 
 class LowBalance(Part):
     """A prepaid balance at or below which somebody should know."""
@@ -89,17 +87,25 @@ class BudgetFile(WholeFile):
     def _one_for_each(self) -> Self:
         if not self.budgets and not self.low_balances:
             raise ValueError("it has no budgets and no low_balances; a budget ends with effective_to")
-        for (first, one), (second, other) in combinations(enumerate(self.budgets), 2):
-            if one.overlaps(other):
-                raise ValueError(
-                    f"budgets[{first}] and budgets[{second}] are about the same months of {_budgeted(one)}; "
-                    "end one where the other starts"
-                )
-        tenants = [low.tenant for low in self.low_balances]
-        for tenant in tenants:
-            if tenants.count(tenant) > 1:
+        if rivals := min(self._rivals(), default=None):
+            first, second = rivals
+            raise ValueError(
+                f"budgets[{first}] and budgets[{second}] are about the same months of "
+                f"{_budgeted(self.budgets[first])}; end one where the other starts"
+            )
+        for tenant, times in Counter(low.tenant for low in self.low_balances).items():
+            if times > 1:
                 raise ValueError(f"low_balances has {tenant!r} twice")
         return self
+
+    def _rivals(self) -> Iterator[tuple[int, int]]:
+        """Places of budgets that are about the same in some month. Of each tenant's and project's alone: each budget
+        beside each other one took minutes for a file of ten thousand."""
+        alike: dict[tuple[str, str | None], list[tuple[int, Budget]]] = defaultdict(list)
+        for place, budget in enumerate(self.budgets):
+            alike[budget.tenant, budget.project].append((place, budget))
+        pairs = (pair for group in alike.values() for pair in combinations(group, 2))
+        return ((first, second) for (first, one), (second, other) in pairs if one.shares_a_month(other))
 
     def low_below(self) -> dict[tuple[str, str], Decimal]:
         """Thresholds of prepaid balances, by tenant and currency."""

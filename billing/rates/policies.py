@@ -35,7 +35,16 @@ DecimalText = Annotated[
 ]
 """A decimal of at most nine digits each side of the point, written in quotes."""
 Percent = Annotated[DecimalText, Field(le=100)]
-MonthText = Annotated[str, Field(pattern=r"^[0-9]{4}-(0[1-9]|1[0-2])$")]
+
+
+def _month(value: object) -> object:
+    if isinstance(value, str) and not re.fullmatch(MONTH, value):
+        raise ValueError("expected a month such as 2026-10")
+    return value
+
+
+MONTH = r"^[0-9]{4}-(0[1-9]|1[0-2])$"
+MonthText = Annotated[str, BeforeValidator(_month), Field(pattern=MONTH)]
 """A month of the billing zone, such as 2026-10."""
 Name = Annotated[str, Field(min_length=1)]
 Currency = Annotated[str, AfterValidator(known_currency)]

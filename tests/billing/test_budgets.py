@@ -6,6 +6,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from time import process_time
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -261,6 +262,7 @@ HEAD = "currency: EUR\nbudgets:\n  - tenant: physics\n    "
         (HEAD + 'amount: "0"', r"budgets\[0\]\.amount: found '0'; Input should be greater than 0"),
         (HEAD + 'amount: "-5"', "not negative"),
         (HEAD + 'amount: "5"\n    effective_from: 2026-10-01', "effective_from"),
+        (HEAD + 'amount: "5"\n    effective_from: 2026-13', "found '2026-13'; expected a month such as 2026-10"),
         (HEAD + 'amount: "5"\n    thresholds: [{percent: 80}]', r"thresholds\[0\]\.percent: found 80; write it"),
         (HEAD + 'amount: "5"\n    thresholds: [{percent: "80", at: x}]', "unknown key; known here: percent, of"),
         (HEAD + 'amount: "5"\n    thresholds: [{percent: "80"}, {percent: "80.0"}]', "two thresholds are the same"),
@@ -292,6 +294,16 @@ def test_budgets_that_follow_each_other_and_a_projects_beside_the_tenants_are_no
             ],
         }
     )
+
+
+def test_ten_thousand_budgets_are_read_in_a_moment() -> None:
+    """As found: each was compared with each other one, which took minutes, and did so whenever budgets were read."""
+    rows = [{"tenant": f"t{number}", "amount": "1.00", "effective_from": "2026-10"} for number in range(10_000)]
+    began = process_time()
+    assert len(parse_budgets({"currency": "EUR", "budgets": rows}).budgets) == 10_000
+    assert process_time() - began < 10
+    with pytest.raises(BudgetError, match=r"budgets\[7\] and budgets\[10000\] are about the same months of 't7'"):
+        parse_budgets({"currency": "EUR", "budgets": [*rows, rows[7]]})
 
 
 def test_applying_keeps_author_and_reason_and_the_same_file_again_changes_nothing(accounts: Store) -> None:
