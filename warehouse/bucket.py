@@ -221,12 +221,8 @@ def bucket_beside(folder: Path | None, url: str) -> str:
 
 
 def bucket_of_server(store: Store) -> Bucket | None:
-    """To which the backups of a server's store are copied.   Errors: BackupError if it is no use now."""
-    if not isinstance(store, EmbeddedStore) or not store.bucket:
-        return None
-    bucket = bucket_of(store.bucket)
-    bucket.check()
-    return bucket
+    """To which the backups of a server's store are copied."""
+    return bucket_of(store.bucket) if isinstance(store, EmbeddedStore) and store.bucket else None
 
 
 def bucket_of(url: str) -> Bucket:

@@ -67,6 +67,7 @@ def _copy_and_remove(caller: Caller, made: Backup, bucket: Bucket | None) -> Non
     keep = caller.store.keep_backups if isinstance(caller.store, EmbeddedStore) else 0
     try:
         if bucket is not None:
+            bucket.check()
             bucket.copy(folder)
         if keep:
             _log_removed(forget(folder, keep), str(folder))
