@@ -88,6 +88,18 @@ def test_a_figure_that_would_need_two_lines_is_smaller() -> None:
         assert ("gl-long" in shown) == is_long, value
 
 
+def test_a_number_that_would_part_from_its_unit_is_smaller() -> None:
+    """As found: 24,100, and below it GPU-hours."""
+    for value, unit, size in (
+        ("24,100", "GPU-hours", "gl-snug"),
+        ("124,100", "GPU-hours", "gl-long"),
+        ("4,100", "GPU-hours", ""),
+        ("56.0%", "of allocated", ""),
+    ):
+        shown = str(parts.headline([parts.Figure("", value, unit), *[parts.Figure("", "")] * 5]))
+        assert [name for name in ("gl-snug", "gl-long") if name in shown] == [size][: bool(size)], value
+
+
 def test_no_line_of_a_figures_detail_begins_with_the_point_between_its_parts() -> None:
     """As found: "AMD Instinct MI300X", and below it "· train"."""
     shown = str(parts.headline([parts.Figure("Node", "mi300x-01", "", "AMD Instinct MI300X · train")]))

@@ -126,7 +126,17 @@ def test_sentences_keep_numbers_with_their_units_and_dates_whole() -> None:
 
 def test_english_keeps_numbers_with_their_units_and_dates_whole_too() -> None:
     """As found: "until 30" and "Nov, 02:00", "36.0" and "GiB" on two lines, a column named "Used, 60" and "min"."""
-    whole = ("15.0|GiB", "23|Nov,|00:05", "5|October 2026, 14:00", "60|min", "2|h", "4 GPUs", "3 dogs", "2 h-pods")
+    whole = (
+        "15.0|GiB",
+        "23|Nov,|00:05",
+        "5|October 2026, 14:00",
+        "60|min",
+        "2|h",
+        "1,234|GPU-hours",
+        "4 GPUs",
+        "3 dogs",
+        "2 h-pods",
+    )
     for text in whole:
         assert unbroken(f"held {text.replace('|', ' ')} so far") == f"held {text} so far".replace("|", "\u00a0")
     column = grids.text("used_60", language("en")("now.used_60"))

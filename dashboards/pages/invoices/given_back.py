@@ -7,7 +7,6 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from dash import html
 from dash.development.base_component import Component
 
 from billing.invoicing.documents import Invoice
@@ -40,7 +39,7 @@ def given_back_card(one: Invoice, filters: Filters, words: Language) -> Componen
         f"{words('invoices.given_back')} · {one.currency}",
         words("invoices.given_back_is"),
         grids.grid(columns, rows, words, "invoice-given-back", total, spare=("evidence", "at")),
-        *[html.P(note, className="gl-note") for note in _notes(section, one.currency, words)],
+        *[parts.note(note) for note in _notes(section, one.currency, words)],
         class_name="gl-table-card",
     )
 

@@ -53,7 +53,7 @@ def asked(change: Change, price: Decimal | None = Decimal("2.00"), **workload: A
 
 
 def test_an_answer_compares_simulated_with_simulated_and_says_how_far_that_is_from_what_was() -> None:
-    text = text_of(what_if.answer(asked(Change(8)), (WAS, SAME, MORE), FILTERS, EN))
+    text = text_of(what_if.answer(asked(Change(8)), (WAS, SAME, MORE), FILTERS, EN)).replace("\u00a0", " ")
     assert text.startswith("With +8 GPUs, the simulated P95 of waits goes from 1 h to 1 min")
     assert "GPU-hours waited from 50.0 to 10.0. The GPUs cost €11,688 more a month at list price." in text
     # In the day that was simulated, eight cost 384.00, and 40 hours of waiting are saved.
