@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
+_NUMBERED = re.compile(r"""\[Errno -?\d+\] ([^:'"]+)(?:: (['"])(.*?)\2)?""")
+"""As Python words a failed call: `[Errno 2] No such file or directory: 'prices.yaml'`."""
+
+
+def _without_numbers(what: str, where: str) -> str:
+    """What the system says of a failed call, without its number and the path that `where` has already."""
+
+    def shorter(found: re.Match[str]) -> str:
+        said, _, path = found.groups()
+        return said if path is None or path in where else f"{said}: {path}"
+
+    return _NUMBERED.sub(shorter, what)
+
 
 class LedgerError(Exception):
     """Input, configuration or state that gpuledger cannot use.
@@ -10,6 +25,7 @@ class LedgerError(Exception):
     """
 
     def __init__(self, where: str, what: str, next_step: str = "") -> None:
+        what = _without_numbers(what, where)
         self.where, self.what, self.next_step = where, what, next_step
         # What another program said may be a sentence already.
         stop = "" if what.endswith((".", "?", "!")) else "."
