@@ -29,6 +29,7 @@ from joserfc.jwk import KeySet
 from access.roles import AccessError, Role
 from access.settings import Oidc
 from ingest.prompt_client import ask
+from warehouse.connection_errors import reason
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519")
 LEEWAY_SECONDS = 60
@@ -187,7 +188,7 @@ class Provider:
             answer = ask(method, url, TIMEOUT_SECONDS, **more)
             document = answer.json()
         except (httpx.HTTPError, ValueError, RecursionError) as error:
-            raise self._error(f"cannot be asked at {url} ({error})"[:400]) from error
+            raise self._error(f"cannot be asked at {url} ({reason(error)})"[:400]) from error
         if answer.status_code != 200 or not isinstance(document, dict):
             why = document.get("error_description") or document.get("error") if isinstance(document, dict) else ""
             raise self._error(f"answers {answer.status_code} {why or ''} at {url}"[:400])

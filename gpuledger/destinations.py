@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TextIO
 from collectors.readings import Collected, Row
 from gpuledger.books import recording_store
 from ingest.wire import plain
+from warehouse.connection_errors import reason
 from warehouse.errors import LedgerError
 from warehouse.private_files import naming, private_folder, users_file, users_folder
 from warehouse.records import RECORD_TYPES
@@ -158,13 +159,18 @@ def _delivering(
         left = spool.state()
         if once and (left.rows or left.set_aside):
             why = f": {deliverer.state.problem}" if deliverer.state.problem else ""
-            waiting = [f"{left.rows:,} rows wait"] if left.rows else []
-            refused = [f"{left.set_aside:,} refused batches are set aside"] if left.set_aside else []
             raise LedgerError(
                 url,
-                f"not everything was delivered: {' and '.join([*waiting, *refused])} in {spool.folder}{why}",
+                f"not everything was delivered: {_left(left.rows, left.set_aside)} in {spool.folder}{why}",
                 "The next run sends it first",
             )
+
+
+def _left(rows: int, batches: int) -> str:
+    """What a spool still has: rows, and batches that the server refused."""
+    waiting = "1 row waits" if rows == 1 else f"{rows:,} rows wait"
+    refused = "1 refused batch is set aside" if batches == 1 else f"{batches:,} refused batches are set aside"
+    return " and ".join([*([waiting] if rows else []), *([refused] if batches else [])])
 
 
 class _ServedDevices:
@@ -189,7 +195,7 @@ class _ServedDevices:
             answer.raise_for_status()
             self._known, trouble = [json.loads(line) for line in answer.text.split("\n") if line], ""
         except (httpx.HTTPError, OSError, ValueError) as error:
-            trouble = str(error)
+            trouble = reason(error)
         if trouble and trouble != self._logged:
             log.warning(
                 "the devices of %s cannot be read, so failed nodes are not reported: %s", self._cluster, trouble

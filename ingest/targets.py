@@ -120,7 +120,10 @@ class ReceiverTarget:
 
 
 def _unsent(url: str, error: Exception) -> Answer:
-    return Answer(Outcome.WAIT, str(error) if isinstance(error, IngestError) else f"{url}: {reason(error)}")
+    why = str(error) if isinstance(error, IngestError) else f"{url}: {reason(error)}"
+    if "certificate verify failed" in why:
+        why += " (--ca-file or ca_file names the authority of its certificate)"
+    return Answer(Outcome.WAIT, why)
 
 
 def judged(response: Response, rows: int) -> Answer:

@@ -70,7 +70,7 @@ def show(id: Id, store: options.Store = "", fmt: options.OutputFormat = options.
     if fmt is options.Format.csv:
         print_rows(changes, ALL_CHANGES, fmt)
         return
-    say(f"{push['rows']} rows of {push['record_type']} from {push['sender']}, about {push['subject']}")
+    say(f"{grouped(push['rows'], 'row')} of {push['record_type']} from {push['sender']}, about {push['subject']}")
     say(f"{push['state']} for {push['reason']}: {push['detail']}")
     for row in rows[:SHOWN]:
         say(json.dumps(row, ensure_ascii=False))

@@ -344,7 +344,7 @@ def _print_hours(report: LedgerReport, documents: str) -> None:
     total, platform = report.total, report.platform
     rows = [
         ("Capacity", _whole(report.capacity["gpu_hours"]), "GPU-hours"),
-        ("  allocated", _whole(total["allocated_gpu_hours"]), f"{len(report.rows)} tenants"),
+        ("  allocated", _whole(total["allocated_gpu_hours"]), grouped(len(report.rows), "tenant")),
         ("    used", _whole(total["used_gpu_hours"]), ""),
         ("    idle", _whole(total["idle_gpu_hours"]), "held, but did nothing"),
         ("    unmetered", _whole(total["unmetered_gpu_hours"]), "held, use unknown"),

@@ -416,6 +416,7 @@ def test_tls_is_checked_against_the_authority_given(tmp_path: Path) -> None:
         assert (refused.outcome, refused.message.startswith(f"{url}: certificate verify failed: ")) == (
             Outcome.WAIT, True
         )  # fmt: skip
+        assert refused.message.endswith("(--ca-file or ca_file names the authority of its certificate)")
     with pytest.raises(IngestError, match="cannot be read as certificates"):
         ReceiverTarget(url, Sender(), ca_file=tmp_path / "none.pem")
 
