@@ -51,10 +51,12 @@ def check_focus(engine: Store, path: Path, report: FocusReport | None = None, is
     columns = _columns(path, is_new)
     twice = [name for name, times in Counter(columns).items() if times > 1]
     if twice:
-        return [Finding(f"column {name} is there more than once") for name in twice]
+        return [Finding(f"column {name or repr(name)} is there more than once") for name in twice]
     missing = [name for name in FOCUS_1_2 if name not in columns]
     if missing:
         return [Finding(f"column {name} is missing") for name in missing]
+    if odd := [name for name in columns if not _NAME.fullmatch(name)]:
+        return [Finding(f"column {name!r} has other signs than letters, digits and _") for name in odd]
     known = {*FOCUS_1_2, *NEW_IN_1_3}
     findings = [Finding(f"column {name} is neither FOCUS's nor starts with x_") for name in columns
                 if name not in known and not name.startswith("x_")]  # fmt: skip
@@ -105,7 +107,7 @@ def _columns(path: Path, is_new: bool) -> Sequence[str]:
                 names = next(csv.reader(file), [])
                 if not is_new:
                     _read_on(file)  # the engine reads anything as text, and says little of what is damaged
-        return [identifier(name) for name in names]
+        return names
     except (ValueError, OSError, EOFError, zlib.error, csv.Error) as error:
         said = gzip_problem(error, MAGIC) if isinstance(error, gzip.BadGzipFile) else str(error)
         raise _unreadable(path, said) from error
@@ -122,8 +124,8 @@ def _unreadable(path: Path, said: str) -> ExportError:
 
 def _open(path: Path) -> IO[str]:
     if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
-    return path.open(encoding="utf-8", newline="")
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
 
 
 @contextmanager
@@ -153,6 +155,7 @@ def _said_of_the_file(said: str) -> str:
     return _CLASS.sub("", what[1] if what else said)
 
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ROW = re.compile(r"\(at row (\d+)\)")
 _ENGINE_ERROR = re.compile(r"DB::Exception: (.+?)(?:: (?:read stage|While|\(in file)|\.? \(|\.?$)")
 _CLASS = re.compile(r"\b\w+Exception: ")
