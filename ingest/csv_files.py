@@ -63,6 +63,8 @@ def _header(path: Path) -> tuple[list[str], bool]:
 def _refuse_other_text(record: RecordType, path: Path, names: Sequence[str]) -> None:
     """What spreadsheets write: UTF-16, and columns separated by semicolons or tabs. Other than ours, such a file
     has one column, with all names."""
+    if names and all(not name.strip("\x00") for name in names):
+        raise IngestError(str(path), "begins with zero bytes", "The disk lost what was in it: get a whole copy")
     if any("\x00" in name for name in names):
         raise IngestError(str(path), "is UTF-16 text", "Save it as CSV in UTF-8")
     if {column.name for column in record.columns} & {*names}:

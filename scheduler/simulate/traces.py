@@ -130,6 +130,9 @@ def read_nodes(machines: str) -> list[Node]:
     if found:
         return regular_nodes(int(found[1]), int(found[2]), found[3] or DEFAULT_MODEL)
     path = Path(machines)
+    if not path.exists():
+        fits = "Give a file, or NODESxGPUS[:MODEL] such as 776x8:V100"
+        raise CollectorError(f"--machines {machines}", "no such file", fits)
     parse = _openb_node if "sn" in _columns(path) else _philly_machine
     columns = ("sn", "gpu", "model") if parse is _openb_node else ("machineId", "number_of_GPUs", "single_GPU_mem")
     return [node for node in read_rows(path, columns, ("cpu_milli", "memory_mib"), parse) if node.devices]

@@ -181,3 +181,9 @@ def test_files_as_spreadsheets_write_them_are_named(store: Store, tmp_path: Path
         path.write_bytes((header.replace(old, new) if old else header).encode(encoding))
         assert said in refused(store, path, EVENTS)
     assert "gpuledger exporter URL" in refused(store, tmp_path / "scrape.prom")
+
+
+def test_zeros_that_a_disk_left_are_not_taken_for_text(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "e.csv"
+    path.write_bytes(bytes(4096))
+    assert "begins with zero bytes" in refused(store, path, EVENTS)

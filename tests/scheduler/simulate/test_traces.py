@@ -86,6 +86,13 @@ def test_without_machines_gangs_fit_on_the_largest_node_that_is_known(tmp_path: 
         assert (job.min_replicas, job.request.devices) == parts
 
 
+def test_machines_that_are_neither_a_file_nor_so_many_say_both_forms(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("job_id,submitted_at,run_seconds,gpus\na,0,60,1\n")
+    with pytest.raises(CollectorError, match=r"--machines 7xx8: no such file\. .*NODESxGPUS.* 776x8:V100"):
+        read(path, "7xx8")
+
+
 @pytest.mark.parametrize(
     ("text", "match"),
     [
