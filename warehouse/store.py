@@ -912,6 +912,17 @@ IS_IT_THERE = (
     "certificate authority of your own"
 )
 
+WHO_ASKS = "GPULEDGER_TOKEN is the API token to ask with (docs/access.md)"
+_AFTER_REFUSAL = {
+    "ACCESS_DENIED": WHO_ASKS,
+    "401": WHO_ASKS,
+    "403": WHO_ASKS,
+    "TIMEOUT_EXCEEDED": "Ask for less, or again when the server is less busy",
+    "MEMORY_LIMIT_EXCEEDED": "Ask for less, or again when the server is less busy",
+    "TOO_MANY_SIMULTANEOUS_QUERIES": "Ask again when the server is less busy",
+}
+"""The next step, by the engine's name of an error or by the status of a problem document."""
+
 IS_IT_SERVED = "Is the server running, and is it this address?"
 
 
@@ -952,9 +963,8 @@ def _served_errors(url: str) -> Iterator[None]:
 
 def _of_a_server(error: StoreError) -> tuple[str, str]:
     """What is wrong with a gpuledger server, and the next step."""
-    refused = re.search(r'DB::Exception: (.*?)\.? \([A-Z_]+\)|"detail":"(.*?)"', error.what)
-    if refused:
-        return refused[1] or refused[2], "GPULEDGER_TOKEN is the API token to ask with (docs/access.md)"
+    if refused := re.search(r'DB::Exception: (.*?)\.? \(([A-Z_]+)\)|"status":(\d+),"detail":"(.*?)"', error.what):
+        return refused[1] or refused[4], _AFTER_REFUSAL.get(refused[2] or refused[3], "")
     if answered := re.search(r"HTTP status (\d{3})", error.what):
         broken = answered[1].startswith("5")
         return f"answers {answered[1]}, and serves no SQL", NOT_THE_SERVER if broken else NOT_SERVED
