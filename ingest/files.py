@@ -83,6 +83,8 @@ def suffix(path: Path) -> str:
     """The suffix that says how to read the file, without .gz."""
     if path.is_dir():
         raise IngestError(str(path), "is a folder", f"Name its files: {path}/*.csv")
+    if path.exists() and not path.is_file():
+        raise IngestError(str(path), "is not a file", "Give one: it is read more than once, which no pipe can be")
     last = Path(path.name.removesuffix(".gz")).suffix.lower()
     if last not in READERS or (last == ".parquet" and path.suffix == ".gz"):
         raise IngestError(str(path), f"cannot read {path.suffix or 'a file without suffix'}", _next_step(path))

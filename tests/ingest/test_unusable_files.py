@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 from itertools import pairwise
 from pathlib import Path
@@ -181,6 +182,11 @@ def test_files_as_spreadsheets_write_them_are_named(store: Store, tmp_path: Path
         path.write_bytes((header.replace(old, new) if old else header).encode(encoding))
         assert said in refused(store, path, EVENTS)
     assert "gpuledger exporter URL" in refused(store, tmp_path / "scrape.prom")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(store: Store, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert "is not a file. Give one: it is read more than once" in refused(store, tmp_path / "pipe.csv")
 
 
 def test_zeros_that_a_disk_left_are_not_taken_for_text(store: Store, tmp_path: Path) -> None:
