@@ -160,7 +160,7 @@ def headline(figures: Sequence[Figure], class_name: str = "gl-card gl-headline")
                     html.Dt([html.Span(className=f"gl-swatch gl-{one.kind}") if one.kind else None, one.label]),
                     html.Dd(
                         [
-                            html.Strong(dcc.Link(one.value, href=one.href) if one.href else one.value),
+                            html.Strong(dcc.Link(_value(one), href=one.href) if one.href else _value(one)),
                             html.Span(one.unit) if one.unit else None,
                         ],
                         className=f"gl-value {_size(one, room)}".rstrip(),
@@ -179,6 +179,10 @@ def headline(figures: Sequence[Figure], class_name: str = "gl-card gl-headline")
 def _detail(text: str) -> str:
     """No line of it begins with the point between two of its parts."""
     return unbroken(text).replace(" · ", "\N{NO-BREAK SPACE}· ")
+
+
+def _value(one: Figure) -> Content:
+    return unbroken(one.value) if isinstance(one.value, str) else one.value
 
 
 def _size(one: Figure, room: float) -> str:

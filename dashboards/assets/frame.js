@@ -296,7 +296,7 @@
   var sheets = {};  // by table, the names of its cells
 
   function lay(grid, api) {
-    if (isPrinting) return;
+    if (isPrinting || api.isDestroyed()) return;  // its page may be left before it is drawn
     var areFitting = leastWidth(api) <= grid.clientWidth, isPair = areFitting && (api.getColumns() || []).length < 3;
     var isCards = PHONE.matches ? !isPair : TABLET.matches && !areFitting;
     var layout = isCards ? "print" : grid.style.height ? "normal" : "autoHeight";
@@ -320,6 +320,7 @@
   var unfolded = {};  // by table, the address at which its reader asked for all
 
   function fold(grid, api) {
+    if (api.isDestroyed()) return;
     var count = api.getDisplayedRowCount(), address = location.pathname + location.search;
     var isFolded = grid.classList.contains("gl-cards") && count > FIRST_CARDS && unfolded[grid.id] !== address;
     var button = grid.querySelector(":scope > .gl-unfold");

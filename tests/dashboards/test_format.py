@@ -16,7 +16,7 @@ import playwright
 import pytest
 
 from billing.exact import rounded
-from dashboards import figures, grids, said, states
+from dashboards import figures, grids, parts, said, states
 from dashboards.filters import Address, Filters
 from dashboards.format import (
     device_digits,
@@ -60,9 +60,17 @@ def test_a_text_that_wraps_keeps_an_amount_with_its_currency() -> None:
 def test_an_alert_s_english_text_keeps_its_numbers_with_their_units() -> None:
     """As found: "1" at the end of a line and "GPU" on the next, "22,000.00" and "USD", the day and its month."""
     text = "has kept 1 GPU idle for 2 h 5 min, since 30 Nov 2026 09:59 CET; 2,127.39 USD"
-    kept = "has kept 1~GPU idle for 2~h 5~min, since 30~Nov 2026 09:59~CET; 2,127.39~USD".replace("~", "\u00a0")
+    kept = "has kept 1~GPU idle for 2~h~5~min, since 30~Nov 2026 09:59~CET; 2,127.39~USD".replace("~", "\u00a0")
     filters = Filters(Address("/"), "UTC", (), None)
     assert said.texts_of({"annotations": {"summary": text}}, filters, language("en")) == {"summary": kept}
+
+
+def test_a_figure_that_is_an_interval_keeps_its_moments_whole() -> None:
+    """As found: the expected start `30 Nov, 16:46 – 1 Dec,` and, below it, `13:04`."""
+    shown = parts.headline([parts.Figure("Expected start", "30 Nov, 16:46 – 1 Dec, 13:04")]).to_plotly_json()
+    assert "30\u00a0Nov,\u00a016:46 – 1\u00a0Dec,\u00a013:04" in json.dumps(
+        shown, default=lambda part: part.to_plotly_json(), ensure_ascii=False
+    )
 
 
 def test_a_change_of_money_has_its_sign() -> None:

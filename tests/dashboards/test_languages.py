@@ -125,13 +125,15 @@ def test_sentences_keep_numbers_with_their_units_and_dates_whole() -> None:
 
 
 def test_english_keeps_numbers_with_their_units_and_dates_whole_too() -> None:
-    """As found: "until 30" and "Nov, 02:00", "36.0" and "GiB" on two lines, a column named "Used, 60" and "min"."""
+    """As found: "until 30" and "Nov, 02:00", "36.0" and "GiB" on two lines, a column named "Used, 60" and "min",
+    "idle for 1 h" and "41 min"."""
     whole = (
         "15.0|GiB",
         "23|Nov,|00:05",
         "5|October 2026, 14:00",
         "60|min",
         "2|h",
+        "1|h|41|min",
         "1,234|GPU-hours",
         "4 GPUs",
         "3 dogs",

@@ -52,8 +52,8 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
             grids.price("price", words("admin.price"), unit=card.card.currency), words("admin.price_on_cards")
         ),
         grids.text("windows", words("admin.windows"), words("admin.windows_is"), 130),
-        grids.wrapped(grids.moment("from", words("fleet.from"), minimum=144, flex=144)),
-        grids.wrapped(grids.moment("to", words("fleet.until"), minimum=144, flex=144)),
+        grids.wrapped(grids.moment("from", words("fleet.from"), minimum=144, flex=186)),
+        grids.wrapped(grids.moment("to", words("fleet.until"), minimum=144, flex=186)),
     ]
     rows = [
         {

@@ -90,6 +90,13 @@ def _matcher(label: str, globs: Sequence[str], words: Language) -> str:
     return f"{said} ({words('alerts.without', label=label)})" if "" in globs else said
 
 
+def _matchers(silence: Silence, words: Language) -> list[Component | str]:
+    """Each goes on a line of its own before it is broken within a name."""
+    *first, last = [_matcher(label, globs, words) for label, globs in silence.matchers.items()]
+    whole = [html.Span(one, className="gl-matcher") for one in (*(f"{one}," for one in first), last)]
+    return [part for one in whole for part in (one, " ")][:-1]
+
+
 def end(store: Store, filters: Filters, words: Language, identifier: str) -> Any:
     """The list without the silence that was ended."""
     now = datetime.now(UTC)
@@ -111,7 +118,7 @@ def listed(found: Sequence[Silence], filters: Filters, now: datetime, may_silenc
                     html.Span(className=f"gl-dot gl-{'info' if one.starts_at <= now else 'event-submitted'}"),
                     html.Span(
                         [
-                            html.Strong(", ".join(_matcher(key, globs, words) for key, globs in one.matchers.items())),
+                            html.Strong(_matchers(one, words)),
                             html.Small(_why(one, words)),
                             html.Small(_span(one, filters, now, words)),
                         ]

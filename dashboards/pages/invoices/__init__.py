@@ -26,7 +26,7 @@ from dashboards.languages import Language
 from dashboards.pages.invoices import draft, emissions
 from dashboards.pages.invoices.amounts import exact
 from dashboards.pages.invoices.closing import close_form
-from dashboards.pages.invoices.document import document_page
+from dashboards.pages.invoices.document import document_page, tax_is
 from dashboards.pages.invoices.draft import draft_card, drafted
 from dashboards.pages.invoices.emissions import emissions_card
 from dashboards.parts import Figure
@@ -100,6 +100,12 @@ def _sum(rows: Rows, name: str) -> str:
     return " + ".join(exact(row[name], row["currency"]) for row in rows) or UNKNOWN
 
 
+def _taxed(rows: Rows) -> tuple[Any, Any]:
+    """Net and tax, where there is but one currency."""
+    (row,) = rows if len(rows) == 1 else ({"net": None, "tax": None},)
+    return row["net"], row["tax"]
+
+
 def _until(month: Month, now: datetime, closed_until: datetime, filters: Filters, words: Language) -> str:
     if month.state is MonthState.closing and month.closes_at <= now:
         return words("month_state.closing_late", at=words.moment(filters.local(closed_until)))
@@ -117,7 +123,7 @@ def _headline(month: Month, until: str, sums: Rows, words: Language) -> Componen
             words("invoices.issued"),
             _of_tenants(month, count, words),
             "",
-            words.count("invoices.notes", notes) if notes else "",
+            _notes_are(count, notes, words),
         ),
     ]
     if not sums:
@@ -129,10 +135,16 @@ def _headline(month: Month, until: str, sums: Rows, words: Language) -> Componen
         [
             *first,
             Figure(words("invoices.net"), _sum(sums, "net"), "", words("invoices.net_is")),
-            Figure(words("invoices.tax"), _sum(sums, "tax"), "", ""),
+            Figure(words("invoices.tax"), _sum(sums, "tax"), "", tax_is(*_taxed(sums), words)),
             Figure(words("invoices.amount"), _sum(sums, "amount"), "", words("invoices.amount_is")),
         ]
     )
+
+
+def _notes_are(invoices: int, notes: int, words: Language) -> str:
+    if notes:
+        return words.count("invoices.notes", notes)
+    return words("invoices.no_notes") if invoices else words("invoices.no_invoices")
 
 
 def _costs_so_far(store: Store, months: Sequence[Month], filters: Filters) -> dict[str, str]:

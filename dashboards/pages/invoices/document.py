@@ -22,7 +22,7 @@ from billing.invoicing.invoices import issued
 from billing.money import minor_digits
 from dashboards import exports, forms, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, device_name, unbroken, unit_price
+from dashboards.format import UNKNOWN, device_name, percent, unbroken, unit_price
 from dashboards.languages import Language
 from dashboards.pages.invoices.amounts import exact
 from dashboards.pages.invoices.given_back import given_back_card
@@ -122,19 +122,29 @@ def _headline(one: Invoice, notes: Sequence[Invoice], month: str, words: Languag
     figures = [
         Figure(words("filter.tenant"), tenant, "", month),
         Figure(words("invoices.net"), exact(totals.get("net"), currency), "", words("invoices.net_alone")),
-        Figure(words("invoices.tax"), exact(totals.get("tax"), currency), "", ""),
+        Figure(words("invoices.tax"), exact(totals.get("tax"), currency), "",
+               tax_is(totals.get("net"), totals.get("tax"), words)),
         Figure(words("invoices.amount"), exact(totals["amount"], currency), "", words("invoices.amount_is")),
-    ]
+    ]  # fmt: skip
     if one.is_void:
         figures.append(Figure(words("invoices.due"), exact(Decimal(), currency), "", words("invoices.is_void")))
         return parts.headline(figures)
     due = " · ".join(filter(None, (_by(one, words), prepaid, _after(one, notes, words))))
+    if not due and Decimal(totals.get("due") or 0) < 0:
+        due = words("invoices.in_favor")
     figures.append(Figure(words("invoices.due"), exact(totals.get("due"), currency), "", due))
     payable = one.document.get("payable")
     if payable:
         said = words("invoices.payable_is", rate=payable["rate"] or UNKNOWN)
         figures.append(Figure(words("invoices.payable"), exact(payable.get("amount"), payable["currency"]), "", said))
     return parts.headline(figures)
+
+
+def tax_is(net: Any, tax: Any, words: Language) -> str:
+    """Which share of the net amount the tax is; '' where a document has no such amounts."""
+    if net is None or tax is None or not Decimal(net):
+        return ""
+    return words("invoices.tax_is", rate=percent(abs(float(tax)), abs(float(net))))
 
 
 def _after(one: Invoice, notes: Sequence[Invoice], words: Language) -> str:

@@ -111,9 +111,6 @@ def _headline(rows: Rows, taken: Rows, at: str, words: Language) -> Component:
     asked = [row["waiting_gpus"] for row in rows if row["waiting_gpus"] is not None]
     oldest = max((row for row in rows if row["waiting"]), key=lambda row: row["oldest_seconds"], default=None)
     slowest = max((row for row in rows if row["started"]), key=lambda row: row["p95"], default=None)
-    slowest_is = ""
-    if slowest and len(rows) > 1:
-        slowest_is = words("queues.slowest", queue=slowest["queue"] or words("no_name"))
     bound = [row for row in rows if row["late"] is not None]
     late, counted = (sum(row[name] for row in bound) for name in ("late", "judged"))
     gpus = gpu_count(sum(asked)) if asked else "0" if not waiting else UNKNOWN
@@ -134,7 +131,7 @@ def _headline(rows: Rows, taken: Rows, at: str, words: Language) -> Component:
                 words("queues.p95_wait"),
                 duration(slowest["p95"] if slowest else None, words),
                 "",
-                slowest_is,
+                _slowest_is(slowest, rows, words) if slowest else "",
             ),
             Figure(
                 words("queues.late"),
@@ -145,6 +142,13 @@ def _headline(rows: Rows, taken: Rows, at: str, words: Language) -> Component:
             Figure(words("queues.preempted"), f"{sum(row['taken'] for row in taken):,}", "", words("queues.lost")),
         ]
     )
+
+
+def _slowest_is(slowest: Mapping[str, Any], rows: Rows, words: Language) -> str:
+    """Which queue the percentile is of; its median, where there is no other queue."""
+    if len(rows) == 1:
+        return words("queues.median_is", wait=duration(slowest["p50"], words))
+    return words("queues.slowest", queue=slowest["queue"] or words("no_name"))
 
 
 def _waits_card(rows: Rows, words: Language) -> Component:

@@ -118,7 +118,7 @@ def _card(
         grids.money("past", words("savings.past"), currency, words("savings.past_is")),
         grids.text("tenant", words("filter.tenant"), minimum=90, flex=0.8),
         grids.text("kind", words("advice.what"), minimum=158),
-        grids.sentence("why", words("advice.why"), minimum=260, flex=320),
+        grids.sentence("why", words("advice.why"), minimum=260, flex=900),
         *([runs] if which == "recurs" else []),
         grids.text("confidence", words("advice.confidence"), minimum=106, flex=0.6),
     ]

@@ -112,6 +112,7 @@ def test_a_month_that_has_begun_shows_the_sum_of_its_drafts(house: Store, anybod
     open_now = Month("2026-11", month, MonthState.open, month.end, 0)
     shown = [str(_headline(open_now, "until", sums, language("en"))) for sums in ([], [SUMS])]
     assert ["invoices-drafted" in one for one in shown] == ["Net" not in one for one in shown] == [True, False]
+    assert "no invoices yet" in shown[0] and "no credit notes" in shown[1] and "0.0% of net" in shown[1]
     ends = {days: _until(replace(open_now, closes_at=month.end + timedelta(days=days)), month.start, month.end,
                          filters_of(house, ASKED), language("en")) for days in (0, 3)}  # fmt: skip
     assert "no grace period" in ends[0] and "late records accepted until" in ends[3]

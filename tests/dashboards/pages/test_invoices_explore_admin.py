@@ -170,6 +170,17 @@ def test_nothing_of_a_void_invoice_is_due(house: Store) -> None:
     assert "€0.00" in of_void
 
 
+def test_every_figure_of_a_document_has_a_second_line(house: Store) -> None:
+    """As found: Tax, and a credit note's Due, had none beside figures that have."""
+    taxed = next(one for one in issued(house) if not one.is_void)
+    totals = {"net": "100.00", "tax": "19.00", "amount": "119.00", "prepaid": "0.00", "due": "119.00"}
+    assert "19.0% of net" in str(_headline(replace(taxed, document={**taxed.document, "totals": totals}), [], "", EN))
+    credit = {name: f"-{amount}" for name, amount in totals.items()}
+    credited = {**taxed.document, "totals": credit, "parties": None}
+    shown = str(_headline(replace(taxed, document=credited), [], "", EN))
+    assert "19.0% of net" in shown and "in the tenant's favor" in shown
+
+
 def test_the_list_costs_of_an_invoice_s_lines_add_up(house: Store) -> None:
     """As found: a dash below lines that all have one, as if it were unknown."""
     one = next(one for one in issued(house) if all(line.get("list_cost") for line in one.lines))

@@ -459,6 +459,15 @@ def test_alerts_are_shown_in_the_readers_language(house: Store) -> None:
         assert "个排队作业中最久的已等待" in chinese and "has waited" not in chinese, path
 
 
+def test_the_percentile_of_a_queue_alone_has_its_median_below() -> None:
+    """As found: nothing, beside six figures that say what they are of."""
+    row = {"queue": "train", "waiting": 0, "waiting_gpus": None, "started": 2, "oldest_seconds": None,
+           "p50": 60, "p95": 3600, "late": None, "judged": None}  # fmt: skip
+    assert "median 1 min" in str(queues._headline([row], [], "now", EN))
+    two = str(queues._headline([row, {**row, "queue": "ci", "p95": 0}], [], "now", EN))
+    assert "slowest: train" in two and "median" not in two
+
+
 def test_a_silence_is_added_and_ended_by_those_who_may(house: Store) -> None:
     filters = filters_of(house, MONTH)
     _, said = silencing.add(house, filters, EN, "", "1h", "maintenance")
