@@ -47,13 +47,13 @@ def rates_part(store: Store, filters: Filters, words: Language) -> list[Componen
     is_current = card.version == in_force.version
     columns = [
         grids.text("sku", words("workload.sku"), minimum=130),
-        grids.sentence("match", words("admin.match"), words("admin.match_is"), 220, 280),
+        grids.sentence("match", words("admin.match"), words("admin.match_is"), 220, 370),
         grids.on_cards(
             grids.price("price", words("admin.price"), unit=card.card.currency), words("admin.price_on_cards")
         ),
         grids.text("windows", words("admin.windows"), words("admin.windows_is"), 130),
-        grids.wrapped(grids.moment("from", words("fleet.from"), minimum=144, flex=186)),
-        grids.wrapped(grids.moment("to", words("fleet.until"), minimum=144, flex=186)),
+        grids.wrapped(grids.moment("from", words("fleet.from"), minimum=144, flex=190)),
+        grids.wrapped(grids.moment("to", words("fleet.until"), minimum=144, flex=190)),
     ]
     rows = [
         {
