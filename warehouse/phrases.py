@@ -17,7 +17,7 @@ _GAP = re.compile(rf"(?<={CHINESE})[ \u00a0](?={CHINESE})")
 _UNIT = "°C|GPU|GiB|小时|分钟|毫秒|[个条项天次张行台种倍位站秒分]"
 _NO_BREAK = re.compile(
     rf"(?<=[\d}}]) (?={_UNIT})|(?<=[\d}}] (?:GPU|GiB)) (?=小时)|(?<=[\d}}][ \u00a0]个) (?=GPU)"
-    r"|(?<=[自至]) (?=[\d{])|(?<=日) (?=\d\d:)"
+    r"|(?<=[自至]) (?=[\d{])|(?<=日) (?=\d\d:)|(?<=\d[ \u00a0]小时) (?=\d+[ \u00a0]分钟)"
 )
 _DATE = re.compile(r"(?:\d+年)?\d+月(?:\d+日)?")
 _COUNTED = re.compile(r"\d\u00a0(?:(?:GPU|GiB)\u00a0)?(?:小时|分钟|毫秒)")

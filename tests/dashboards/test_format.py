@@ -54,6 +54,9 @@ def test_a_text_that_wraps_keeps_an_amount_with_its_currency() -> None:
     assert (
         unbroken("花费 2,127.39 USD，预期 824.96 USD（偏高）") == "花费 2,127.39\u00a0USD，预期 824.96\u00a0USD（偏高）"
     )
+    assert "2\u00a0小\u2060时\u00a054\u00a0分" in unbroken("已等待 2 小时 54 分钟"), (
+        "as found: 54 分钟 on the next line"
+    )
     assert unbroken("cost 2,127.39 USD on 28 devices") == "cost 2,127.39\u00a0USD on 28 devices"
 
 
