@@ -20,6 +20,9 @@ def answering(pieces: Callable[[], Iterator[bytes]], pause: float = 0.0) -> Iter
                 peer.sendall(piece)
                 if over.wait(pause):
                     break
+            peer.shutdown(socket.SHUT_WR)
+            while peer.recv(65536):  # else the system would reset the connection where a request was not read whole
+                pass
 
     def serve(server: socket.socket) -> None:
         with contextlib.suppress(OSError):
