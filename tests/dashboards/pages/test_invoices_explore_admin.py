@@ -458,7 +458,7 @@ def test_administration_shows_each_budget_in_force_and_how_it_stands(house: Stor
         assert row["spent"] == pytest.approx(float(spent.get(tenant, 0)))
         assert row["percent"] == pytest.approx(part), "exact: rounded twice, 78.150 % was 78.1 here and 78.2 on Tenants"
         assert (row["state"] == "over budget") == (part > 1), row
-    text = page(house, FINANCE, "/administration?part=budgets")
+    text = page(house, FINANCE, "/administration?part=budgets").replace("\\xa0", " ")
     assert "As written (YAML)" in text and "currency: EUR" in text
     assert re.search(r"Amounts and states of \w+ 2026 are of closed hours, until \d+ \w+ 2026, \d\d:00\.", text)
     assert in_force._known(None, "2026-11", filters_of(house, ""), EN) == "Nothing of November 2026 is closed yet."

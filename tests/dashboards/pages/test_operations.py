@@ -463,7 +463,7 @@ def test_the_percentile_of_a_queue_alone_has_its_median_below() -> None:
     """As found: nothing, beside six figures that say what they are of."""
     row = {"queue": "train", "waiting": 0, "waiting_gpus": None, "started": 2, "oldest_seconds": None,
            "p50": 60, "p95": 3600, "late": None, "judged": None}  # fmt: skip
-    assert "median 1 min" in str(queues._headline([row], [], "now", EN))
+    assert "median 1 min" in str(queues._headline([row], [], "now", EN)).replace("\\xa0", " ")
     two = str(queues._headline([row, {**row, "queue": "ci", "p95": 0}], [], "now", EN))
     assert "slowest: train" in two and "median" not in two
 
