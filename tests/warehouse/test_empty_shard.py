@@ -23,6 +23,7 @@ from tests.warehouse.engine_over_http import serving
 from tests.warehouse.life import life
 from tests.warehouse.recorder import Recorder, recording
 from tests.warehouse.shards_over_http import EmptyShardServer
+from warehouse import sql
 from warehouse.cluster import SHARDED
 from warehouse.errors import StoreError
 from warehouse.store import ServerStore, migrate, open_store
@@ -75,6 +76,7 @@ def beside_empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BesideEmp
             assert isinstance(store, ServerStore)
             migrate(store, CLUSTER)
             patch.setattr(Path, "read_text", noted)
+            sql._text.cache_clear()  # what other tests have read is read again
             life(store)
             yield BesideEmpty(store, recorder, frozenset(read))
 
