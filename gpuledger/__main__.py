@@ -11,13 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gpuledger.no_pandas import refuse_pandas
+
 FLOORS = Path(__file__).parent / "floors"
 
 
 def main() -> None:
     _have_streams()
     _find_floors()
-    sys.meta_path.insert(0, _NoPandas)
+    refuse_pandas()
     with _quiet_if_interrupted():
         from gpuledger.cli import main as run
 
@@ -28,7 +30,7 @@ def kubectl() -> None:
     """kubectl finds it by its name: `kubectl gpuledger`."""
     _have_streams()
     _find_floors()
-    sys.meta_path.insert(0, _NoPandas)
+    refuse_pandas()
     with _quiet_if_interrupted():
         from gpuledger.cli import run
 
@@ -60,16 +62,6 @@ def _have_streams() -> None:
                 os.dup2(nowhere, number)
                 os.close(nowhere)
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
-
-
-class _NoPandas:
-    """No command uses pandas. Where it is installed, Arrow would import it to ask whether a value is one of its, which
-    takes half a second and 40 MiB."""
-
-    @staticmethod
-    def find_spec(name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError("gpuledger's commands do without it", name=name)
 
 
 def _find_floors() -> None:

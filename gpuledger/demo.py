@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from itertools import groupby
@@ -22,7 +22,6 @@ from zoneinfo import ZoneInfo
 from gpuledger.books_steps import close_books, prove_books
 from gpuledger.steps import Steps
 from warehouse.errors import LedgerError
-from warehouse.instants import epoch_ms
 from warehouse.store import Store, read_sql
 from warehouse.yaml_text import parse_yaml
 
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from billing.periods import Period
     from billing.verify import VerifyReport
     from collectors.simulated import FleetPlan
+    from gpuledger.demo_fleet import Feed, Fleet
     from gpuledger.demo_scheduler import DemoScheduler
-    from warehouse.records import RecordType
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +135,7 @@ class Demo:
     firing: int
     promised: int
     missed: int
-    feed: Feed | None = None
+    feed: Feed | Fleet | None = None
 
 
 def build(
@@ -147,20 +146,21 @@ def build(
     now: datetime,
     address: str = "",
     access: AccessSettings | None = None,
+    fleet: Fleet | None = None,
 ) -> Demo:
     """Fills a migrated store with the demo, or with what is still missing, and writes the invoices into the folder.
 
     address: where its pages will be served, for the links of alerts; empty: they have none.   access: how people sign
-    in there, and where they are stored.
+    in there, and where they are stored.   fleet: a process for it; None: it is simulated here.
     Errors: LedgerError if the store holds the demo of another seed.
     """
     story = story_in(store)
     if story is not None and story.seed != seed:
         raise LedgerError(store.url, f"holds the demo of seed {story.seed}", "Take that --seed, or another --store")
     story = story or new_story(seed, now)
-    feed = None
+    feed: Feed | Fleet | None = None
     if not store.value("SELECT count() AS closes FROM close_runs"):
-        feed = _ingest(store, story, steps)
+        feed = _ingest(store, story, steps, fleet)
         _price(store, story.plan, steps)
     close_books(store, steps)
     period = _month_before(story.watched_from)
@@ -190,62 +190,18 @@ def _month_before(at: datetime) -> Period:
     return parse_month(f"{this - timedelta(days=1):%Y-%m}", str(ZONE))
 
 
-class Feed:
-    """The records of the fleet, in the order in which they would arrive.   since: earlier ones are left out."""
-
-    def __init__(self, plan: FleetPlan, since: datetime | None = None) -> None:
-        from collectors.simulated import simulate
-        from scheduler.records.events import SOURCE as SCHEDULER
-        from scheduler.simulate.fleet import FleetScheduler
-
-        self._records = simulate(plan, FleetScheduler, SCHEDULER, since_ms=epoch_ms(since) if since else 0)
-        self._next = next(self._records, None)
-        self._not_due: list[tuple[RecordType, pa.Table]] = []
-        self._since = since
-
-    def until(self, at: datetime) -> Iterator[tuple[RecordType, pa.Table]]:
-        """The records up to that instant that were not returned before, table by table."""
-        later, self._not_due = self._not_due, []
-        for record, table in later:
-            yield from self._due(record, table, at)
-        while self._next is not None and self._begins(self._next[1]) <= at:
-            record, table = self._next
-            self._next = next(self._records, None)
-            yield from self._due(record, table, at)
-
-    def _due(self, record: RecordType, table: pa.Table, at: datetime) -> Iterator[tuple[RecordType, pa.Table]]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        is_due = pc.less_equal(table["ts"], pa.scalar(at, pa.timestamp("ms", "UTC")))
-        due, rest = table.filter(is_due), table.filter(pc.invert(is_due))
-        if self._since is not None:
-            due = due.filter(pc.greater(due["ts"], pa.scalar(self._since, pa.timestamp("ms", "UTC"))))
-        if rest.num_rows:
-            self._not_due.append((record, rest))
-        if due.num_rows:
-            yield record, due
-
-    @staticmethod
-    def _begins(table: pa.Table) -> datetime:
-        import pyarrow.compute as pc
-
-        begins: datetime = pc.min(table["ts"]).as_py()
-        return begins
-
-
 class Live:
     """Continues the demo: every few seconds, stores what has happened in the fleet since.
 
-    scheduler: of the idle jobs; None: nobody reclaims them.   feed: what comes next; None: found out first."""
+    scheduler: of the idle jobs; None: nobody reclaims them.   feed: what comes next; None: a fleet is begun first, in a
+    process of its own, which takes half a minute."""
 
     SECONDS = 10
 
-    def __init__(self, story: Story, scheduler: DemoScheduler | None = None, feed: Feed | None = None) -> None:
+    def __init__(self, story: Story, scheduler: DemoScheduler | None = None, feed: Feed | Fleet | None = None) -> None:
         self._story = story
         self._scheduler = scheduler
         self._feed = feed
-        self._resuming: threading.Thread | None = None
 
     def __call__(self, store: Store, stop: threading.Event) -> None:
         try:
@@ -254,32 +210,32 @@ class Live:
         except LedgerError as error:
             log.error("demo: %s; it is tried again", error)
             return
-        if self._feed is None:
-            self._resume(store)
-            return
-        keep = self._scheduler.without_stopped if self._scheduler is not None else None
         try:
-            _store(store, self._feed, datetime.now(UTC), f"{self._story.source}, live", keep=keep)
+            if self._feed is None:
+                self._feed = self._begun(store)
+            elif self._feed.is_placed():
+                keep = self._scheduler.without_stopped if self._scheduler is not None else None
+                _store(store, self._feed, datetime.now(UTC), f"{self._story.source}, live", keep=keep)
         except LedgerError as error:
             log.error("demo: %s; it is tried again", error)
-            self._feed = None
+            self.close()
 
-    def _resume(self, store: Store) -> None:
-        """Places the jobs again on a thread of its own, which takes half a minute."""
-        if self._resuming is not None and self._resuming.is_alive():
-            return
+    def _begun(self, store: Store) -> Fleet:
+        """A fleet that will go on where the store ends."""
+        from gpuledger.demo_fleet import Fleet
+
         newest: datetime = store.value("SELECT max(ts) AS newest FROM samples")
+        return Fleet.start().begin(self._story.plan, newest - OVERLAP)
 
-        def place() -> None:
-            self._feed = Feed(self._story.plan, newest - OVERLAP)
-
-        self._resuming = threading.Thread(target=place, name="demo-fleet", daemon=True)
-        self._resuming.start()
+    def close(self) -> None:
+        if self._feed is not None:
+            self._feed.close()
+        self._feed = None
 
 
 def _store(
     store: Store,
-    feed: Feed,
+    feed: Feed | Fleet,
     until: datetime,
     source: str,
     progress: Callable[[int], None] | None = None,
@@ -294,8 +250,10 @@ def _store(
         ingest_tables(store, RECORD_TYPES[name], source, tables, progress)
 
 
-def _ingest(store: Store, story: Story, steps: Steps) -> Feed:
+def _ingest(store: Store, story: Story, steps: Steps, fleet: Fleet | None) -> Feed | Fleet:
     """Stores the past. Returns the fleet's feed, which goes on from there."""
+    from gpuledger.demo_fleet import Feed
+
     with steps.step("Ingest") as step:
         done = 0
         step.update(detail="placing the jobs of a simulated fleet")
@@ -305,7 +263,7 @@ def _ingest(store: Store, story: Story, steps: Steps) -> Feed:
             done += rows
             step.update(detail=f"{done:,} records of a simulated fleet")
 
-        feed = Feed(story.plan)
+        feed = Feed(story.plan) if fleet is None else fleet.begin(story.plan)
         _store(store, feed, story.watched_from, story.source, progress)
     return feed
 

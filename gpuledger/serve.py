@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import gc
 import ipaddress
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpuledger import __version__
 from gpuledger.output import say
+from gpuledger.resident import give_back
 from warehouse.background import repeating
 from warehouse.errors import LedgerError
 from warehouse.hosts import is_loopback
@@ -42,6 +42,7 @@ PORTS_TRIED = 20
 FOLLOW_SECONDS = 60
 CLOSE_MINUTE = 20
 """Minute of every hour at which the previous hour is closed: its grace is over by then."""
+GIVE_BACK_SECONDS = 60
 
 
 def refuse_open(host: str, insecure: bool, danger: str, advice: str, warning: str) -> None:
@@ -188,6 +189,7 @@ def serve(
 
             stack.enter_context(reporting(store, reports, leads=leads))
         collect_seldom()
+        stack.enter_context(repeating(store, lambda *_: give_back(), seconds=GIVE_BACK_SECONDS))
         server.run(sockets=[listener])
 
 
@@ -209,15 +211,12 @@ def serving(app: Any, listener: socket.socket) -> Iterator[None]:
 
 
 def collect_seldom() -> None:
-    """Exempts everything loaded so far from garbage collection, after what a start left was given back to the system,
-    and collects less often.
+    """Exempts everything loaded so far from garbage collection, and collects less often.
 
     A full collection over it stops every page for 0.2 seconds and a scheduler cycle for 0.1; a page allocates some ten
     thousand objects, so the default of a collection every 700 is too frequent.
     """
     gc.collect()
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc's own: it keeps what was freed
-        trim(0)
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from gpuledger.output import console, say
+from warehouse.store import Store, migrate
 
 Result = TypeVar("Result")
 
@@ -121,3 +125,33 @@ def _wait_or_end(thread: threading.Thread) -> None:
         thread.join(PATIENCE_SECONDS)
     if thread.is_alive():
         os._exit(130)
+
+
+def prepared(store: Store, fill: Callable[[Store, Steps], Result]) -> Result:
+    """Migrates the store and fills it, step by step; on a worker thread, so that Ctrl-C works."""
+    stop = threading.Event()
+
+    def work() -> Result:
+        migrate(store)
+        with Steps(console(stderr=True), stop).shown() as steps:
+            return fill(store, steps)
+
+    try:
+        return in_worker(work, stop)
+    except KeyboardInterrupt:
+        say("interrupted; the store is whole, and running the same command again carries on")
+        raise
+
+
+@contextlib.contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Makes SIGTERM end the preparation as Ctrl-C does."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

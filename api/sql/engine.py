@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from access.principal import Principal
 from access.roles import Action
@@ -18,10 +18,12 @@ from api.sql.errors import BAD_ARGUMENTS, ENDED, UNKNOWN_FORMAT, SqlError, disag
 from api.sql.frames import Kind
 from api.sql.limits import Limits, settings_of
 from api.sql.server_engine import ServerEngine
-from api.sql.statement import Statement, agreement_sql, checked
 from api.sql.turns import Turns
 from api.sql.workers import Workers
 from warehouse.store import EmbeddedStore, ServerStore, Store
+
+if TYPE_CHECKING:  # its grammar takes 30 MiB, which a server that nobody asks need not have
+    from api.sql.statement import Statement
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Engine:
     async def _of_server(self, server: ServerEngine, principal: Principal, question: Question) -> AsyncIterator[Answer]:
         statement = await asyncio.to_thread(self._checked, principal, question)
         name, settings = _format_of(statement, question), question.settings or {}
-        agreement = agreement_sql(question.text, statement)
+        agreement = _agreement(question, statement)
         if (await server.answer(principal, agreement, "TabSeparated", {})).strip() != b"1":
             raise disagreement()
         async with server.ask(principal, statement.text, name, settings, question.params or {}) as pieces:
@@ -110,6 +112,8 @@ class Engine:
         return store.beside(Workers, lambda: Workers(store, self.limits.at_once, self.limits.waiting_seconds))
 
     def _checked(self, principal: Principal, question: Question) -> Statement:
+        from api.sql.statement import checked
+
         return checked(question.text, self._catalogue.allowed(principal))
 
     def _request(self, question: Question, statement: Statement) -> dict[str, Any]:
@@ -119,7 +123,7 @@ class Engine:
         streams = statement.rows and not statement.totals and formats.streams(name)
         return {
             "text": statement.text,
-            "agreement": agreement_sql(question.text, statement),
+            "agreement": _agreement(question, statement),
             "format": name,
             "streams": streams,
             "protocol": _protocol(asked) if name.lower() == "native" else 0,
@@ -128,6 +132,12 @@ class Engine:
             "params": dict(question.params or {}),
             "settings": settings_of(asked, self.limits, not streams),
         }
+
+
+def _agreement(question: Question, statement: Statement) -> str:
+    from api.sql.statement import agreement_sql
+
+    return agreement_sql(question.text, statement)
 
 
 def _format_of(statement: Statement, question: Question) -> str:

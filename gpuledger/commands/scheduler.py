@@ -468,9 +468,11 @@ def _loop(
     deliver: Deliver | None,
 ) -> None:
     """Runs cycles until SIGINT or SIGTERM, `interval` seconds apart, or without a pause while there is work."""
+    from gpuledger.resident import give_back
     from gpuledger.serve import collect_seldom
 
     collect_seldom()
+    give_back()
     stop = threading.Event()
     measured_at = time.monotonic()
 

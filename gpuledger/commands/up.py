@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import re
-import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gpuledger import options
 from gpuledger.books import refuse_served
-from gpuledger.output import console, say
+from gpuledger.output import say
 from warehouse.errors import LedgerError
 from warehouse.printable import grouped
 from warehouse.store import Store, migrate, open_store
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from gpuledger.demo_scheduler import DemoScheduler
     from gpuledger.from_prometheus import Found
     from gpuledger.steps import Steps
-
-T = TypeVar("T")
 
 
 def register(app: typer.Typer) -> None:
@@ -115,6 +113,7 @@ def up(
         serve,
         url_of,
     )
+    from gpuledger.steps import prepared, sigterm_as_interrupt
     from warehouse.bucket import bucket_beside
 
     refuse_served(store, "and serves it already", "Open that address, or give another store")
@@ -139,28 +138,32 @@ def up(
     if not no_serve:
         check_files(AlertSettings(rules, routing), reports, scheduler_token_file)
     url = store or (f"chdb://{Path.cwd() / 'demo' / 'store'}" if demo else "")
+    folder = out or Path("demo/invoices" if demo else "drafts")
     with contextlib.ExitStack() as stack:
         bucket = bucket_beside(backups, backups_bucket)
-        opened = stack.enter_context(open_store(url, backups, bucket, backups_keep))
         listener = None if no_serve else stack.enter_context(listen(host, port))
-        with _sigterm_as_interrupt():
-            address = "" if listener is None else url_of(listener)
-            filled = partial(_demo, opened, seed, out or Path("demo/invoices"), address, access)
-            made = _prepare(opened, filled if demo else None)
+        with sigterm_as_interrupt():
+            made = _made_apart(stack, url, seed, folder, listener, access) if demo and listener is not None else None
+            opened = stack.enter_context(open_store(url, backups, bucket, backups_keep))
             history = found = None
             following: Callable[[Store, threading.Event], None] | None = None
             follow_seconds = FOLLOW_SECONDS
-            if made is not None:
+            if asked is not None:
+                history = stack.enter_context(contextlib.closing(_history(opened, asked)))
+                found = prepared(opened, partial(_import_history, history, folder))
+                following = partial(_follow, history)
+            elif demo and made is None:
+                made = prepared(opened, partial(_made_here, seed, folder, access))
+            else:
+                prepared(opened, _nothing)
+            if made is not None and listener is not None:
                 from gpuledger.demo import Live
 
                 idle = None
-                if listener is not None and not scheduler:
+                if not scheduler:
                     scheduler, idle = stack.enter_context(_demo_scheduler(made))
-                following, follow_seconds = Live(made.story, idle, made.feed), Live.SECONDS
-            if asked is not None:
-                history = stack.enter_context(contextlib.closing(_history(opened, asked)))
-                found = _prepare(opened, partial(_import_history, opened, history, out or Path("drafts")))
-                following = partial(_follow, history)
+                live = stack.enter_context(contextlib.closing(Live(made.story, idle, made.feed)))
+                following, follow_seconds = live, Live.SECONDS
         if made is not None:
             _print_summary(opened, made)
             routing = routing or made.routing
@@ -224,10 +227,25 @@ def _history(store: Store, asked: Asked) -> History:
     return history
 
 
-def _demo(store: Store, seed: int, out: Path, address: str, access: AccessSettings, steps: Steps) -> Demo:
+def _made_apart(
+    stack: contextlib.ExitStack, url: str, seed: int, folder: Path, listener: socket.socket, access: AccessSettings
+) -> Demo:
+    """The demo as processes of their own make it; its fleet goes on until the stack ends."""
+    from gpuledger.demo_fleet import Fleet
+    from gpuledger.demo_making import make
+    from gpuledger.serve import url_of
+
+    fleet = stack.enter_context(contextlib.closing(Fleet.start()))
+    made = make(url, seed, folder, url_of(listener), access, fleet)
+    if made.feed is None:
+        fleet.close()
+    return made
+
+
+def _made_here(seed: int, out: Path, access: AccessSettings, store: Store, steps: Steps) -> Demo:
     from gpuledger import demo as demonstration
 
-    return demonstration.build(store, seed, out, steps, datetime.now(UTC), address, access)
+    return demonstration.build(store, seed, out, steps, datetime.now(UTC), access=access)
 
 
 @contextlib.contextmanager
@@ -246,7 +264,11 @@ def _demo_scheduler(made: Demo) -> Iterator[tuple[str, DemoScheduler]]:
         yield url_of(listener), scheduler
 
 
-def _import_history(store: Store, history: History, out: Path, steps: Steps) -> Found:
+def _nothing(store: Store, steps: Steps) -> None:
+    """What fills a store that is served as it is."""
+
+
+def _import_history(history: History, out: Path, store: Store, steps: Steps) -> Found:
     from gpuledger import from_prometheus
 
     return from_prometheus.build(store, history, out, steps, datetime.now(UTC))
@@ -256,40 +278,6 @@ def _follow(history: History, store: Store, stop: threading.Event) -> None:
     from gpuledger.from_prometheus import follow
 
     follow(store, history, stop)
-
-
-def _prepare(store: Store, fill: Callable[[Steps], T] | None) -> T | None:
-    """Migrates the store and, if asked, fills it; on a worker thread, so that Ctrl-C works."""
-    from gpuledger.steps import Steps, in_worker
-
-    stop = threading.Event()
-
-    def work() -> T | None:
-        migrate(store)
-        if fill is None:
-            return None
-        with Steps(console(stderr=True), stop).shown() as steps:
-            return fill(steps)
-
-    try:
-        return in_worker(work, stop)
-    except KeyboardInterrupt:
-        say("interrupted; the store is whole, and running the same command again carries on")
-        raise
-
-
-@contextlib.contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """Makes SIGTERM end the preparation as Ctrl-C does."""
-
-    def interrupt(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _print_summary(store: Store, made: Demo) -> None:

@@ -112,6 +112,12 @@ def test_pages_find_pandas_loaded_whoever_needs_it_first() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_pages_do_without_the_grammar_of_sql_until_somebody_asks() -> None:
+    """It takes 30 MiB."""
+    code = "import dashboards.app, sys; sys.exit('sqlglot' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_an_unknown_host_name_is_refused(store: Store) -> None:
     (answer,) = ask(store, ("GET", "/healthz", None), allowed=("ledger.example",))
     assert answer.status_code == 400

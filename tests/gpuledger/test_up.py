@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import signal
 import socket
@@ -17,9 +18,11 @@ import httpx
 import pytest
 from rich.console import Console
 
+from access.settings import AccessSettings
 from billing.periods import parse_month
 from collectors.simulated import FleetPlan, simulate
-from gpuledger import demo
+from gpuledger import demo, demo_making
+from gpuledger.demo_fleet import Fleet
 from gpuledger.serve import listen
 from gpuledger.steps import Steps, Stopped, in_worker
 from scheduler.records.events import SOURCE as SCHEDULER
@@ -162,27 +165,43 @@ def test_a_demo_has_a_month_of_the_past_and_some_of_it_was_invoiced(day: date) -
 
 @seldom(2, "the demo", 1)
 @pytest.mark.slow
-def test_a_demo_balances_resumes_and_goes_on(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small one, as it was first watched on a morning of the past."""
+def test_a_demo_balances_resumes_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small one, as it was first watched on a morning of the past; its fleet, and what makes it again, are apart."""
+    url, folder = f"chdb://{tmp_path}/store", tmp_path / "invoices"
     for name in ("PAST", "BEFORE_THE_MONTH"):
         monkeypatch.setattr(demo, name, timedelta(days=1))
     monkeypatch.setattr(demo, "FLEET", {"days": 3, "scale": 0.2, "interval_seconds": 600})
     watched = datetime(2026, 11, 2, 10, 23, tzinfo=demo.ZONE)
     said = io.StringIO()
     steps = Steps(Console(file=said), threading.Event())
-    first = demo.build(store, 7, tmp_path / "invoices", steps, watched)
-    again = demo.build(store, 7, tmp_path / "invoices", steps, watched + timedelta(hours=3))
+    with contextlib.ExitStack() as stack:
+        fleet, other = (stack.enter_context(contextlib.closing(Fleet.start())) for _ in range(2))
+        with fresh_store(tmp_path / "store") as store:
+            first = demo.build(store, 7, folder, steps, watched, fleet=fleet)
+        again = demo_making.make(url, 7, folder, "", AccessSettings(), other)
+        store = stack.enter_context(open_store(url))
+        _is_as_made(store, folder, first, again, watched, said.getvalue())
+        with pytest.raises(LedgerError, match="seed 7"):
+            demo.build(store, 8, folder, steps, watched)
+        assert first.feed is fleet
+        assert again.feed is None
+        recorded = _recorded(first.story.plan)
+        _goes_on(store, demo.Live(first.story, feed=first.feed), recorded)
+        _goes_on(store, demo.Live(first.story), recorded)
+
+
+def _is_as_made(store: Store, folder: Path, first: demo.Demo, again: demo.Demo, watched: datetime, said: str) -> None:
     assert first.proof.balanced
     assert first.report.document() == again.report.document()
     assert (first.story, first.month) == (again.story, "October 2026")
     assert [invoice.document for invoice in first.invoices] == [invoice.document for invoice in again.invoices]
     assert [one.document for one in first.after if one.number] == [one.document for one in again.after if one.number]
     of_documents = 4 * (len(first.invoices) + len(first.after))
-    assert len(list((tmp_path / "invoices").iterdir())) == of_documents + len(("routing.yaml", "notifications.jsonl"))
+    assert len(list(folder.iterdir())) == of_documents + len(("routing.yaml", "notifications.jsonl"))
     assert store.value("SELECT count() FROM closed_hours FINAL") == 24 + 24 + 10
     for record in ("samples", "events", "devices"):
         assert store.value(f"SELECT max(ts) > {{end:DateTime64(3, 'UTC')}} FROM {record}", {"end": watched}) == 0
-    assert said.getvalue().count("Ingest") == 1
+    assert said.count("Ingest") == 1
     assert (first.firing, first.promised, first.missed) == (again.firing, again.promised, again.missed)
     assert first.firing > 0
     assert first.promised > 0
@@ -191,13 +210,6 @@ def test_a_demo_balances_resumes_and_goes_on(store: Store, tmp_path: Path, monke
     assert store.value(f"SELECT count() FROM events WHERE {explained}") > 0
     fired = {row["rule"] for row in store.rows("SELECT DISTINCT rule FROM alerts WHERE state = 'firing'")}
     assert not {"alert-data-stopped", "alert-evaluation-failed", "delivery-lag"} & fired
-    with pytest.raises(LedgerError, match="seed 7"):
-        demo.build(store, 8, tmp_path / "invoices", steps, watched)
-
-    assert again.feed is None
-    recorded = _recorded(first.story.plan)
-    _goes_on(store, demo.Live(first.story, feed=first.feed), recorded)
-    _goes_on(store, demo.Live(first.story), recorded)
 
 
 def _goes_on(store: Store, live: demo.Live, recorded: dict[str, int]) -> None:
@@ -205,7 +217,7 @@ def _goes_on(store: Store, live: demo.Live, recorded: dict[str, int]) -> None:
 
     def placed() -> bool:
         live(store, threading.Event())
-        return live._feed is not None
+        return live._feed is not None and live._feed.is_placed()
 
     until(placed, "the fleet")
     live(store, threading.Event())
@@ -215,6 +227,7 @@ def _goes_on(store: Store, live: demo.Live, recorded: dict[str, int]) -> None:
             " WHERE batch NOT IN (SELECT batch FROM ingest_batches WHERE endsWith(source, ', late'))"
         )
         assert stored == rows, record
+    live.close()
 
 
 def _recorded(plan: FleetPlan) -> dict[str, int]:
