@@ -78,6 +78,8 @@ class TenantStatus:
 
 def slo_status(store: Store, at: datetime, tenant: str | None = None) -> list[SeriesStatus]:
     """All series of the objectives in force (of one tenant), as measured; those whose budget is gone first."""
+    if not store.value("SELECT count() AS files FROM slo_files"):
+        return []  # to plan the rest takes a tenth of a second
     params = {"at": at, "all_tenants": int(tenant is None), "tenant": tenant or ""}
     rows = store.rows(read_sql(__file__, "status"), {**params, **_LEVELS})
     return [SeriesStatus(**row) for row in rows]

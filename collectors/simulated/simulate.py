@@ -39,7 +39,7 @@ def _placed(
     plan: FleetPlan, fleet: Fleet, scheduling: Scheduling | None, source: str
 ) -> tuple[list[tuple[RecordType, pa.Table]], list[Stream]]:
     """What is told of the fleet beside samples, and what these measure. Nothing else of the placing is kept while
-    samples are made: of a demo that goes on, most of its memory."""
+    samples are made."""
     wanted = jobs(plan, Counter(slot.kind for slot in slots(plan, fleet)))
     deciding = scheduling(plan, fleet) if scheduling else None
     placed = place(plan, fleet, wanted, deciding)

@@ -401,10 +401,10 @@ def test_the_label_of_an_overspent_budget_has_room_beside_its_name_on_a_phone(
 ) -> None:
     """As found: "-132%", and later "-484% ◄", stood on the objective's name. Of a plot of 150 px, a label takes 42,
     with its arrow 60."""
-    known = [
+    known: Any = [
         SimpleNamespace(objective="o", tenant="t", subject="", sli=0.5, target=0.9, budget_left=one) for one in left
     ]
-    low, high = slo.budgets(known, EN)["layout"]["xaxis"]["range"]  # type: ignore[arg-type]
+    low, high = slo.budgets(known, EN)["layout"]["xaxis"]["range"]
     assert high == most
     shown = max(min(left), slo.MOST_OVERDRAWN)
     assert low == 0 if shown > 0 else (100 * shown - low) / (high - low) * 150 >= label
@@ -412,11 +412,11 @@ def test_the_label_of_an_overspent_budget_has_room_beside_its_name_on_a_phone(
 
 def test_a_bar_that_is_cut_says_that_it_goes_on() -> None:
     """As found: a bar of -255% ended at the line of -200%, beside one of -141% that was drawn to scale."""
-    known = [
+    known: Any = [
         SimpleNamespace(objective="o", tenant="t", subject="", sli=0.5, target=0.9, budget_left=one)
         for one in (-2.55, -2.0, -1.41, 0.3)
     ]
-    (bars,) = slo.budgets(known, EN)["data"]  # type: ignore[arg-type]
+    (bars,) = slo.budgets(known, EN)["data"]
     assert list(bars["x"])[::-1] == [-200, -200, -141, 30]
     assert list(bars["text"])[::-1] == ["−255% ◄", "−200%", "−141%", "30%"]
 
