@@ -78,6 +78,18 @@ def gpu_count(value: float) -> str:
     return fixed(value, 2).rstrip("0").rstrip(".") if value < 1000 else fixed(value, 0)
 
 
+def requested_gpus(jobs: int, gpus: float | None, unsized: int) -> str:
+    """The GPUs that waiting jobs ask for: at least, where some of them do not say how many.
+
+    gpus: of those that say; None: none does.   unsized: how many do not.
+    """
+    if not jobs:
+        return "0"
+    if gpus is None:
+        return UNKNOWN
+    return ("≥\N{NO-BREAK SPACE}" if unsized else "") + gpu_count(gpus)
+
+
 def signed_hours(value: float) -> str:
     """GPU-hours of a change."""
     return ("+" if value > 0 else "−" if value < 0 else "") + hours(abs(value))

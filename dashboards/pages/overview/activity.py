@@ -15,7 +15,7 @@ from alerts.routing import Routing, held_back
 from alerts.silences import silences
 from dashboards import parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, gpu_count
+from dashboards.format import duration, requested_gpus
 from dashboards.idle_jobs import on_now
 from dashboards.languages import Language
 from dashboards.registry import has_page
@@ -36,7 +36,7 @@ def waits_card(store: Store, filters: Filters, words: Language) -> Component:
         (
             _queue(row["queue"], filters, words),
             f"{row['waiting']:,}",
-            "0" if not row["waiting"] else UNKNOWN if row["waiting_gpus"] is None else gpu_count(row["waiting_gpus"]),
+            requested_gpus(row["waiting"], row["waiting_gpus"], row["waiting_unsized"]),
             f"{row['started']:,}",
             duration(row["median_seconds"], words, whole=False),
             duration(row["p95_seconds"], words, whole=False),

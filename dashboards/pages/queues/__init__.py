@@ -15,7 +15,7 @@ from access.current import current
 from access.roles import Action
 from dashboards import exports, figures, grids, parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, duration, fixed, gpu_count, percent
+from dashboards.format import UNKNOWN, duration, fixed, gpu_count, percent, requested_gpus
 from dashboards.languages import Language
 from dashboards.objectives import all_series
 from dashboards.pages.queues.longest import longest, longest_card
@@ -113,11 +113,17 @@ def _headline(rows: Rows, taken: Rows, at: str, words: Language) -> Component:
     slowest = max((row for row in rows if row["started"]), key=lambda row: row["p95"], default=None)
     bound = [row for row in rows if row["late"] is not None]
     late, counted = (sum(row[name] for row in bound) for name in ("late", "judged"))
+    unsized = sum(row["waiting_unsized"] for row in rows)
     gpus = gpu_count(sum(asked)) if asked else "0" if not waiting else UNKNOWN
     return parts.headline(
         [
             Figure(words("queues.waiting"), f"{waiting:,}", words.count("queues.jobs", waiting), at),
-            Figure(words("queues.asked"), gpus, words("unit.gpus"), words("queues.asked_is")),
+            Figure(
+                words("queues.asked"),
+                gpus,
+                words("unit.gpus"),
+                words.count("queues.asked_unsized", unsized) if unsized else words("queues.asked_is"),
+            ),
             Figure(
                 words("queues.oldest"),
                 duration(oldest["oldest_seconds"] if oldest else None, words),
@@ -310,7 +316,7 @@ def _table_card(rows: Rows, at: str, filters: Filters, words: Language) -> Compo
     columns = [
         grids.link("name", words("waits.queue")),
         grids.sorted_by(grids.number("waiting", words("queues.waiting"), at, ",d")),
-        grids.number("waiting_gpus", words("waits.gpus"), words("queues.asked_is"), ",.2~f"),
+        grids.as_told(grids.number("waiting_gpus", words("waits.gpus"), words("queues.asked_is"), ",.2~f")),
         grids.duration(words, "oldest", words("queues.oldest"), words("queues.oldest_is")),
         grids.number("started", words("queues.started"), words("queues.started_is"), ",d"),
         grids.duration(words, "p50", words("queues.p50")),
@@ -324,6 +330,7 @@ def _table_card(rows: Rows, at: str, filters: Filters, words: Language) -> Compo
             "href": filters.href("/queues", queue=row["queue"]),
             **{name: row[name] for name in ("waiting", "started")},
             "waiting_gpus": row["waiting_gpus"] if row["waiting"] else 0,
+            "waiting_gpus_text": requested_gpus(row["waiting"], row["waiting_gpus"], row["waiting_unsized"]),
             "oldest": row["oldest_seconds"],
             **{name: row[name] for name in ("p50", "p95", "p99", "bound")},
             "late": row["late"] / row["judged"] if row["judged"] else None,

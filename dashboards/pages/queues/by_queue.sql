@@ -1,6 +1,6 @@
 -- One row: a queue in which something was waiting in the period, the most waiting first.
 -- waiting: jobs still waiting at its end, or at the newest instant of it with facts; waiting_gpus: what they ask for (NULL: none
---          of them says); reasons, jobs: how many of them for each reason reported; oldest_seconds: how long the first of them waits.
+--          of them says); waiting_unsized: how many of them do not say; reasons, jobs: how many of them for each reason reported; oldest_seconds: how long the first of them waits.
 -- started: jobs that began in it; p50, p95, p99: seconds that they had waited (NULL: none began).
 -- longest: of those that waited a second or more, the three of each cluster that waited longest: milliseconds, negative, and
 --          allocation_hash.
@@ -30,6 +30,7 @@ WITH
         SELECT
             cluster, queue,
             sumOrNullIf(gpus, waits) AS waiting_gpus,
+            countIf(waits AND gpus IS NULL) AS waiting_unsized,
             sumMapIf([reason], [toUInt64(1)], waits) AS by_reason,
             groupArrayIf(waited_ms / 1000, waits) AS waiting_seconds,
             groupArrayIf(waited_ms / 1000, began) AS began_seconds,
@@ -41,6 +42,7 @@ SELECT
     queue,
     sum(length(q.waiting_seconds)) AS waiting,
     sumOrNull(q.waiting_gpus) AS waiting_gpus,
+    sum(q.waiting_unsized) AS waiting_unsized,
     sumMap(q.by_reason.1, q.by_reason.2) AS by_reason,
     by_reason.1 AS reasons,
     by_reason.2 AS jobs,

@@ -22,6 +22,7 @@ from api.reach import Reach
 from dashboards.app import DashboardSettings, build_app
 from dashboards.data_version import UNCACHED, AnswerCache, DataVersion
 from dashboards.filters import filters_of
+from dashboards.format import requested_gpus
 from dashboards.frame import show
 from dashboards.languages import language
 from dashboards.pages import alerts, queues, slo
@@ -461,11 +462,35 @@ def test_alerts_are_shown_in_the_readers_language(house: Store) -> None:
 
 def test_the_percentile_of_a_queue_alone_has_its_median_below() -> None:
     """As found: nothing, beside six figures that say what they are of."""
-    row = {"queue": "train", "waiting": 0, "waiting_gpus": None, "started": 2, "oldest_seconds": None,
-           "p50": 60, "p95": 3600, "late": None, "judged": None}  # fmt: skip
+    row = {"queue": "train", "waiting": 0, "waiting_gpus": None, "waiting_unsized": 0, "started": 2,
+           "oldest_seconds": None, "p50": 60, "p95": 3600, "late": None, "judged": None}  # fmt: skip
     assert "median 1 min" in str(queues._headline([row], [], "now", EN)).replace("\\xa0", " ")
     two = str(queues._headline([row, {**row, "queue": "ci", "p95": 0}], [], "now", EN))
     assert "slowest: train" in two and "median" not in two
+
+
+def test_jobs_of_unknown_size_are_counted(house: Store) -> None:
+    house.command(
+        "INSERT INTO events (ts, cluster, allocation_id, workload_id, event, tenant, project, queue, node, device_id) "
+        "VALUES ('2026-10-02 12:00:00', 'c1', 'unsized', 'unsized', 'submitted', 'vision', '', 'main', '', '')"
+    )
+    try:
+        (row,) = by_queue(house, MONTH)
+        (shown,) = filters_of(house, MONTH).rows(house, activity.__file__, "waits")
+    finally:
+        house.command("DELETE FROM events WHERE allocation_id = 'unsized'")
+    for one in (row, shown):
+        assert (one["waiting"], one["waiting_gpus"], one["waiting_unsized"]) == (3, 16, 1)
+
+
+def test_gpus_that_nobody_says_are_not_none() -> None:
+    """As found: two jobs waited for 0.25 GPUs, of which one does not say for how many it waits."""
+    row = {"queue": "interactive", "waiting": 2, "waiting_gpus": 0.25, "waiting_unsized": 1, "started": 0,
+           "oldest_seconds": 60, "p95": None, "late": None, "judged": None}  # fmt: skip
+    assert "and 1 waiting job of unknown size" in str(queues._headline([row], [], "now", EN))
+    assert "by waiting jobs'" in str(queues._headline([{**row, "waiting_unsized": 0}], [], "now", EN))
+    waits = ((2, 0.25, 1), (2, 0.5, 0), (2, None, 2), (0, None, 0))
+    assert [requested_gpus(*one) for one in waits] == ["≥\u00a00.25", "0.5", "–", "0"]
 
 
 def test_a_silence_is_added_and_ended_by_those_who_may(house: Store) -> None:
