@@ -151,11 +151,13 @@ def result(store: Store, filters: Filters, words: Language) -> Component:
     rows = [{f"c{number}": value for number, value in enumerate(row)} for row in found.rows]
     what = "explore.cut" if found.is_cut else "explore.rows_one" if len(rows) == 1 else "explore.rows"
     said = words(what, n=f"{len(rows):,}", ms=f"{found.ms:,}")
-    chart = chart_of(found, words)
+    chart, charted = chart_of(found, words) or (None, len(rows))
+    left_out = words("explore.not_charted", n=f"{charted:,}", all=f"{len(rows):,}") if charted < len(rows) else ""
     return parts.card(
         _title(sql, filters, words),
         said,
         parts.graph(chart, words("explore.chart"), "explore-chart", 280) if chart is not None else None,
+        html.P(left_out, className="gl-note") if left_out else None,
         grids.grid(columns, rows, words, "explore-grid", empty=words("explore.no_rows")),
         tool=_exports(sql, words),
         class_name="gl-table-card",

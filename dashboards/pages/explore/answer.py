@@ -99,8 +99,9 @@ def _shown(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def chart_of(answer: Answer, words: Language) -> figures.Chart | None:
-    """The first numbers over the first column: lines over time, else bars; a second column of names makes series."""
+def chart_of(answer: Answer, words: Language) -> tuple[figures.Chart, int] | None:
+    """The first numbers over the first column: lines over time, else bars; a second column of names makes series. And
+    how many of the rows are in it."""
     numbers = [at for at, column in enumerate(answer.columns) if at and column.is_number]
     if not numbers or len(answer.rows) < 2:
         return None
@@ -113,8 +114,8 @@ def chart_of(answer: Answer, words: Language) -> figures.Chart | None:
     if not over_time and len({row[0] for row in answer.rows}) > BARS:
         series = {name: rows[:BARS] for name, rows in series.items()}
     unnamed = answer.columns[y].name if named is None else words("explore.blank")
-    traces = []
-    for number, (name, rows) in enumerate(list(series.items())[:SERIES]):
+    traces, drawn = [], dict(list(series.items())[:SERIES])
+    for number, (name, rows) in enumerate(drawn.items()):
         colour = figures.PALETTE[number % len(figures.PALETTE)]
         x = [row[0] if over_time else str(row[0]) for row in rows]
         line = {"type": "scatter", "mode": "lines", "line": {"color": colour, "width": 1.8}}
@@ -125,7 +126,7 @@ def chart_of(answer: Answer, words: Language) -> figures.Chart | None:
         "text": answer.columns[y].name, "x": 0, "y": 1, "xref": "paper", "yref": "paper", "xanchor": "left",
         "yanchor": "bottom", "xshift": -56, "yshift": 8, "showarrow": False, "font": {"size": 12},
     }  # fmt: skip
-    return figures.made(
+    chart = figures.made(
         traces,
         words,
         xaxis=None if over_time else {"type": "category", "tickformat": "", "tickangle": None},
@@ -137,3 +138,4 @@ def chart_of(answer: Answer, words: Language) -> figures.Chart | None:
         legend={"orientation": "h", "y": 1.14, "x": 0},
         annotations=[above],
     )
+    return chart, sum(map(len, drawn.values()))

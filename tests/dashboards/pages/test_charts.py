@@ -65,8 +65,9 @@ def test_plotly_takes_the_chart_of_each_page(house: Store) -> None:
 def test_plotly_takes_the_chart_of_an_answer(kind: str) -> None:
     columns = [answer.Column("month", kind), answer.Column("cost_center", "String"), answer.Column("cost", "Float64")]
     rows = [[f"2026-1{month}-01", name, 1.0] for month in range(3) for name in ("K-1", "", None)]
-    chart = answer.chart_of(answer.Answer(columns, rows, False, 1), language("en"))
-    assert chart is not None
+    found = answer.chart_of(answer.Answer(columns, rows, False, 1), language("en"))
+    assert found is not None
+    chart, _ = found
     types = {one["type"] for one in chart["data"]}
     assert types == {"scatter" if kind == "DateTime" else "bar"}
     go.Figure(chart)

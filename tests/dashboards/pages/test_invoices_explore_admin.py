@@ -323,17 +323,30 @@ def test_the_page_opens_with_a_question_answered(house: Store) -> None:
 def test_the_chart_of_cost_is_of_cost(house: Store) -> None:
     """As found: it drew GPU-hours, under "Cost by tenant and month"."""
     found = answer.answer_of(house, ANALYST, explore.example("cost", "UTC"))
-    chart = answer.chart_of(found, language("en"))
-    assert chart is not None and chart["layout"]["annotations"][0]["text"] == "cost"
+    drawn = answer.chart_of(found, language("en"))
+    assert drawn is not None
+    chart, charted = drawn
+    assert charted == len(found.rows) and chart["layout"]["annotations"][0]["text"] == "cost"
     assert "vision" in {one["name"] for one in chart["data"]}
 
 
 def test_a_series_without_a_name_is_called_as_its_cell_looks() -> None:
     columns = [answer.Column("month", "Date"), answer.Column("cost_center", "String"), answer.Column("cost", "Float64")]
     rows = [["2026-10-01", name, 1.0] for name in ("K-1", "", None)]
-    chart = answer.chart_of(answer.Answer(columns, rows, False, 1), language("en"))
-    assert chart is not None and [one["name"] for one in chart["data"]] == ["K-1", "(blank)"]
+    drawn = answer.chart_of(answer.Answer(columns, rows, False, 1), language("en"))
+    assert drawn is not None and [one["name"] for one in drawn[0]["data"]] == ["K-1", "(blank)"]
     assert "'(blank)'" in explore._column(1, "cost_center", False, language("en"))["valueFormatter"]["function"]
+
+
+def test_a_chart_that_leaves_rows_out_says_so(house: Store) -> None:
+    """As found: 20 workloads in the table, 8 of them in the chart, as if the others had no idle time."""
+    set_current(ANALYST)
+    ask = "SELECT 'vision' AS tenant, 'w' || toString(number) AS workload, number + 1 AS idle FROM numbers(%d)"
+    for rows, said in ((20, True), (8, False)):
+        filters = filters_of(house, "?" + urlencode({"sql": ask % rows}))
+        text = str(explore.result(house, filters, language("en")))
+        assert ("The chart has 8 of the 20 rows; the table has all." in text) == said
+        assert ("The chart has" in text) == said
 
 
 def test_sql_is_not_for_tenants(house: Store) -> None:
