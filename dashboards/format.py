@@ -20,13 +20,20 @@ NEAR_A_HALF = 1e-6
 """Of the last digit that is shown."""
 UUID = re.compile(r"(\w+-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _CURRENCY = re.compile(r"(?<=\d\.\d\d) (?=[A-Z]{3}(?![A-Za-z]))")
+_PER = re.compile(r"(?<=\d)/([^\W\d_]+)")
 
 
 def unbroken(text: str) -> str:
     """A text that may wrap keeps its dates, and its numbers with their units and currencies, whole; Chinese, which
     breaks between any two characters, those units, too."""
-    text = _CURRENCY.sub("\u00a0", text)
+    text = _PER.sub(_per, _CURRENCY.sub("\u00a0", text))
     return kept_whole(with_units(text)) if re.search(CHINESE, text) else with_english_units(text)
+
+
+def _per(found: re.Match[str]) -> str:
+    """What a number is per, which a line could begin with."""
+    unit = found[1]
+    return "/\u2060" + ("\u2060".join(unit) if re.match(CHINESE, unit) else unit)
 
 
 def device_name(device_id: str) -> str:

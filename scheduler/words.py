@@ -189,6 +189,7 @@ _POLICY = re.compile(
 _THEN = {"shrink": "缩减", "suspend": "挂起", "cancel": "取消"}
 _MARKS = {", ": "，", ": ": "："}
 _AFTER_CHINESE = re.compile(r"(?<=[\u4e00-\u9fff])[,:] ")
+_AROUND_CHINESE = re.compile(r" ?\(([^()]*[\u4e00-\u9fff][^()]*)\)")
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)")
 
 
@@ -220,4 +221,5 @@ def said(text: str, code: str, moment: Moment | None = None) -> str:
         code_of, colon, rest = text.partition(": ")
         text = f"{CODES[code_of]}：{rest}" if colon and code_of in CODES else text
         text = _AFTER_CHINESE.sub(lambda found: _MARKS[found[0]], _CHINESE.translated(text).replace("; ", "；"))
+        text = _AROUND_CHINESE.sub(r"（\1）", text)
     return with_moments(text, _INSTANT, moment)

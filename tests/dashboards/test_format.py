@@ -57,6 +57,8 @@ def test_a_text_that_wraps_keeps_an_amount_with_its_currency() -> None:
     assert "2\u00a0小\u2060时\u00a054\u00a0分" in unbroken("已等待 2 小时 54 分钟"), (
         "as found: 54 分钟 on the next line"
     )
+    assert unbroken("目录价 $1.45/小时") == "目录价 $1.45/|小|时".replace("|", "\u2060"), "as found: 小时 alone"
+    assert unbroken("$1.45/hour, 714/720 closed, mig/2g.20gb") == "$1.45/\u2060hour, 714/720 closed, mig/2g.20gb"
     assert unbroken("cost 2,127.39 USD on 28 devices") == "cost 2,127.39\u00a0USD on 28 devices"
 
 

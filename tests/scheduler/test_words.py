@@ -87,6 +87,12 @@ def moment(at: datetime) -> str:
     return f"{at.astimezone(UTC):%d/%m %H:%M}"
 
 
+def test_chinese_stands_in_chinese_brackets() -> None:
+    """As found: 还可占用 2 (保障 8，…) on pages that have （） everywhere else."""
+    text = said(QUOTA, "zh")
+    assert "还可占用 2（保障 8，其中 2 " in text and "(" not in text and ")" not in text
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_no_english_is_left_but_names_and_every_number_is_there(text: str) -> None:
     found = said(text, "zh", moment)
