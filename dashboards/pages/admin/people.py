@@ -89,7 +89,11 @@ def _over(one: Token) -> str:
 def _name(one: Person, words: Language) -> Component:
     """The label, and whose it is where it is no local user's."""
     said = {LOCAL: "", SERVICE: words("admin.service")}.get(one.issuer, one.issuer)
-    return html.Span([one.name, html.Small(said)], title=one.subject) if said else html.Span(one.name)
+    return (
+        html.Span([one.name, html.Small(said, className="gl-words")], title=one.subject)
+        if said
+        else html.Span(one.name)
+    )
 
 
 def _user_state(one: Person, words: Language) -> Component:

@@ -282,7 +282,7 @@ def _charges_card(store: Store, filters: Filters, lifecycle: Lifecycle, total: A
                 [
                     row["sku"] or words("workload.no_sku"),
                     html.Small(_kind(row)),
-                    html.Small(_when(row, filters, words)) if row["sku"] in several else None,
+                    html.Small(_when(row, filters, words), className="gl-words") if row["sku"] in several else None,
                 ]
             ),
             words(f"isolation.{level}"),
