@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,8 @@ _SMAPS = Path("/proc/self/smaps")
 def give_back() -> None:
     """Gives back what was freed, and the pages of large libraries. Two hundred MiB of the engine's are touched by a
     start, by a close or by a page, and most of them not again for long; those that are come from the system's cache."""
+    if (arrow := sys.modules.get("pyarrow")) is not None:
+        arrow.default_memory_pool().release_unused()
     libc = ctypes.CDLL(None)
     if trim := getattr(libc, "malloc_trim", None):  # glibc's own: it keeps what was freed
         trim(0)
