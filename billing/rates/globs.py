@@ -14,6 +14,16 @@ def is_glob(pattern: str) -> bool:
     return any(character in pattern for character in "*?[")
 
 
+def literal_start(pattern: str) -> str:
+    """What every text that matches begins with, as far as the pattern spells it out."""
+    return re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+
+
+def literal_end(pattern: str) -> str:
+    """What every text that matches ends with, as far as the pattern spells it out."""
+    return re.split(r"[*?\[\]]", pattern)[-1]
+
+
 def can_overlap(left: str, right: str) -> bool:
     """Whether some text could match both patterns.
 

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
-from billing.rates.globs import can_overlap, is_glob
+from billing.rates.globs import can_overlap, is_glob, literal_end, literal_start
 from billing.rates.reading import Dated, common_time
 
 Pattern = str | bool | None
@@ -70,14 +70,48 @@ def first_tie(keys: Sequence[str], rules: Sequence[Rule], zone: ZoneInfo) -> tup
     """The numbers of two rules of which neither wins where both fit, and when and why they could, in words."""
     alike: dict[tuple[object, ...], list[int]] = {}
     for number, rule in enumerate(rules):
-        rivals = alike.setdefault(rule.specificity, [])
-        for earlier in rivals:
-            rival = rules[earlier]
-            if rule.overlaps(rival):
-                why = common_time([rival, rule], zone) + why_both(keys, rival.patterns, rule.patterns)
-                return earlier, number, why
-        rivals.append(number)
+        # Equally specific rules are exact about the same keys: unless they agree about those, nothing fits both.
+        same = tuple(None if isinstance(one, str) and is_glob(one) else one for one in rule.patterns)
+        alike.setdefault((rule.specificity, same), []).append(number)
+    found = min((tie for group in alike.values() if (tie := _tie_of(group, rules))), default=None)
+    if found is None:
+        return None
+    number, earlier = found
+    rival, rule = rules[earlier], rules[number]
+    return earlier, number, common_time([rival, rule], zone) + why_both(keys, rival.patterns, rule.patterns)
+
+
+def _tie_of(group: Sequence[int], rules: Sequence[Rule]) -> tuple[int, int] | None:
+    """The first of these rules that ties with an earlier one, and the first such one.
+
+    The literal beginnings of two globs of one key must continue each other, or nothing fits both; likewise their ends.
+    So a rule is compared only with those whose most telling beginning or end continues its own, or the other way round.
+    Globs that begin and end alike and differ between are still compared each with each.
+    """
+    if len(group) < 2:
+        return None
+    literals = _most_telling([rules[number].patterns for number in group])
+    with_it: dict[str, list[int]] = {}
+    beyond_it: dict[str, list[int]] = {}
+    for number, literal in zip(group, literals, strict=True):
+        starts = [literal[:length] for length in range(len(literal) + 1)]
+        rivals = [*beyond_it.get(literal, ()), *(one for start in starts for one in with_it.get(start, ()))]
+        for earlier in sorted(rivals):
+            if rules[number].overlaps(rules[earlier]):
+                return number, earlier
+        with_it.setdefault(literal, []).append(number)
+        for start in starts[:-1]:
+            beyond_it.setdefault(start, []).append(number)
     return None
+
+
+def _most_telling(patterns: Sequence[Sequence[Pattern]]) -> list[str]:
+    """Of each, the literal beginning or (reversed) end of the glob of the key in which these differ the most."""
+    ends: list[list[str]] = []
+    for column in zip(*patterns, strict=True):
+        globs = [one if isinstance(one, str) else "" for one in column]
+        ends += [literal_start(one) for one in globs], [literal_end(one)[::-1] for one in globs]
+    return max(ends, key=lambda literals: len(set(literals)))
 
 
 class Matcher:

@@ -331,14 +331,14 @@ def parse_rate_card(content: dict[str, Any], where: str = "rate card") -> RateCa
 def _refuse_unknown_skus(card: RateCard, where: str, content: object) -> None:
     """A policy about an SKU that no rate has would never apply, and a quota would be paid for nothing. (Cards that were
     applied once stay readable.)"""
-    known = sorted({rule.sku for rule in card.rates})
+    known = dict.fromkeys(sorted({rule.sku for rule in card.rates}))
     wanted: list[tuple[Sequence[int | str], str | None]] = [
         (("commitments", number, "sku"), one.sku) for number, one in enumerate(card.commitments)
     ]
     for kind in ("discounts", "components"):
         wanted += [((kind, number, "match", "sku"), one.match.sku) for number, one in enumerate(getattr(card, kind))]
     for steps, pattern in wanted:
-        if pattern is not None and not any(fnmatchcase(sku, pattern) for sku in known):
+        if pattern is not None and pattern not in known and not any(fnmatchcase(sku, pattern) for sku in known):
             raise RateError(
                 place_of(where, steps, content),
                 f"found {pattern!r}; no rate has such an SKU",
