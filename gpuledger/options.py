@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from gpuledger.hints import note_store
 from warehouse.errors import LedgerError
 
 
@@ -44,11 +45,16 @@ def checked_address(param: typer.CallbackParam, value: str | None) -> str | None
     return value
 
 
+def _checked_store(context: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
+    note_store(context, value or "")
+    return checked_address(param, value)
+
+
 Store = Annotated[
     str,
     typer.Option(
         "--store",
-        callback=checked_address,
+        callback=_checked_store,
         envvar="GPULEDGER_STORE",
         help="chdb:///path, clickhouse://user@host:8123/database, or a server that holds one: http://host:8050",
         show_default="a store in your home",

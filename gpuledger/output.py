@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
+from gpuledger.hints import with_store
 from gpuledger.options import Format
 from warehouse.csv_cells import write_csv
 from warehouse.json_values import as_json
@@ -70,12 +71,12 @@ class Lines(tuple[str, ...]):
 
 def complain(line: str) -> None:
     """One line on stderr."""
-    print("gpuledger: " + printable(" ".join(line.split())), file=sys.stderr)  # noqa: T201
+    print("gpuledger: " + printable(with_store(" ".join(line.split()))), file=sys.stderr)  # noqa: T201
 
 
 def say(*lines: str) -> None:
     """Lines for people, on stderr, so that a pipe gets only data. A line break within a name starts no new line."""
-    _write(lines, sys.stderr)
+    _write(list(map(with_store, lines)), sys.stderr)
 
 
 def print_lines(*lines: str) -> None:

@@ -110,7 +110,8 @@ def test_drafts_and_invoices_say_how_many_claims_of_their_month_were_refused(she
     shell("rates", "apply", str(tmp_path / "rates.yaml"))
     for command in ("draft", "issue"):
         said = shell("invoice", command, "--period", "2026-10").stderr
-        assert "3 claims of the month were refused and are on no invoice (gpuledger doctor shows why)" in said
+        why = f"(gpuledger doctor --store {shell.url} shows why)"
+        assert f"3 claims of the month were refused and are on no invoice {why}" in said
     assert "refused" not in shell("invoice", "draft", "--period", "2026-10", "--tenant", "physics").stderr
 
 

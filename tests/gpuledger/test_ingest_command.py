@@ -56,7 +56,8 @@ def test_quarantined_rows_are_counted_and_doctor_shows_them(
     path.write_text(f"{HEADER},rack\n2026-10-01T00:01:00Z,60,g,ok,0.5,r\n2026-10-01T00:02:00Z,60,g,busy,0.5,r\n")
     code, _, err = run(capsys, "ingest", "samples", str(path), "--store", url)
     assert code == 0
-    assert "quarantined 1 (unknown_state 1; gpuledger doctor shows them) · ignored columns: rack" in err
+    shown = f"gpuledger doctor --store {url} shows them"
+    assert f"quarantined 1 (unknown_state 1; {shown}) · ignored columns: rack" in err
     code, out, _ = run(capsys, "doctor", "--store", url, "--format", "json")
     findings = json.loads(out)
     assert code == 0
