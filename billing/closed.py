@@ -15,12 +15,16 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Closed:
-    """A period, the hours (UTC) that it covers, and how many of them are closed. books: first to last closed hour."""
+    """A period, the hours (UTC) that it covers, and how many of them are closed. books: first to last closed hour.
+
+    until: up to which the last close went. An hour before it that is not among the closed ones had no device.
+    """
 
     period: Period
     hours: int
     closed_hours: int
     books: Period
+    until: datetime | None = None
 
     def document(self) -> dict[str, Any]:
         return {
@@ -37,11 +41,17 @@ class Closed:
         if self.closed_hours == self.hours:
             return ""
         books = f"the books are closed from {_instant(self.books.start)} to {_instant(self.books.end)}"
+        is_closed = self.until is not None and self.until >= whole_hour(self.period.end)
+        if not self.closed_hours and is_closed and self.period.start >= self.books.start:
+            return f"the inventory has no device from {_instant(self.period.start)} to {_instant(self.period.end)}"
         if not self.closed_hours:
             return f"nothing from {_instant(self.period.start)} to {_instant(self.period.end)} is closed: {books}"
         if is_all_since(self.books.start, self.period.start, self.period.end, self.closed_hours):
             begin = f"the books begin with the inventory, at {_instant(self.books.start)}"
             return f"{begin}: the figures are of all {self.closed_hours:,} hours since"
+        if is_closed:
+            none = f"the inventory has no device in {self.hours - self.closed_hours:,} of {self.hours:,} hours"
+            return f"{none}: the figures are of the other {self.closed_hours:,}, all of which are closed"
         return f"only {self.closed_hours:,} of {self.hours:,} hours are closed, and the figures are of those: {books}"
 
 
@@ -63,7 +73,8 @@ def closed_part(store: Store, period: Period | None) -> Closed | None:
     first = of.start.replace(minute=0, second=0, microsecond=0)
     last = whole_hour(of.end)
     closed = store.value(read_sql(__file__, "closed_count"), {"start": first, "end": last})
-    return Closed(of, (last - first) // HOUR, int(closed), books)
+    until = store.value("SELECT maxOrNull(closed_until) AS until FROM close_runs")
+    return Closed(of, (last - first) // HOUR, int(closed), books, until)
 
 
 def period_document(closed: Closed | None) -> dict[str, Any]:

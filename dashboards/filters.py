@@ -36,7 +36,7 @@ NAMES = ("tenant", "project", "queue", "pool", "model", "cluster")
 """Of the filters, as in the URL; the parameters of SQL have an s behind."""
 PERIOD, LANGUAGE = "period", "lang"
 CHOSEN_CHARACTERS = 4096
-PERIODS_READ = "closed_hours, device_hours, rate_cards, summed_days"
+PERIODS_READ = "close_runs, closed_hours, device_hours, rate_cards, summed_days"
 ASIDE = ThreadPoolExecutor(4, "aside")
 """Threads for the parts of pages that are made at the same time (`at_once`), of all readers together."""
 

@@ -53,9 +53,12 @@ def titles(
     chips: list[Content] = []
     if period is not None and period.hours_closed < period.hours:
         closed = {"closed": f"{period.hours_closed:,}", "all": f"{period.hours:,}"}
-        is_short = period.hours_closed < period.hours_over(datetime.now(UTC))
-        why = words("part.hours_closed_why" if is_short else "quality.closed_so_far")
-        chips.append(chip(words("part.hours_closed", **closed), why, state="gl-warn" if is_short else "gl-info"))
+        if period.hours_closed + period.hours_empty >= period.hours:
+            chips.append(chip(words("part.hours_with_devices", **closed), words("part.hours_with_devices_why")))
+        else:
+            is_short = period.hours_missing(datetime.now(UTC)) > 0
+            why = words("part.hours_closed_why" if is_short else "quality.closed_so_far")
+            chips.append(chip(words("part.hours_closed", **closed), why, state="gl-warn" if is_short else "gl-info"))
     if coverage is not None and coverage < 0.995:
         chips.append(chip(words("part.coverage", share=percent(coverage)), words("part.coverage_why")))
     if unpriced > 0:

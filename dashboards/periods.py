@@ -32,13 +32,15 @@ class ClosedMonth:
 
 @dataclass(frozen=True)
 class Period:
-    """[start, end) in UTC. key: in the URL.   hours_closed: of its `hours`."""
+    """[start, end) in UTC. key: in the URL.   hours_closed: of its `hours`, those with devices.   hours_empty: how many
+    more are closed, in which the inventory has no device: the time before it begins, after it ends or between."""
 
     key: str
     start: datetime
     end: datetime
     hours_closed: int
     zone: str
+    hours_empty: int = 0
 
     @property
     def hours(self) -> int:
@@ -47,6 +49,10 @@ class Period:
     def hours_over(self, now: datetime) -> int:
         """How many of its hours are over by now."""
         return max(0, min(self.hours, floor((now - self.start).total_seconds() / 3600)))
+
+    def hours_missing(self, now: datetime) -> int:
+        """How many of its hours are over by now and not closed."""
+        return self.hours_over(now) - self.hours_closed - self.hours_empty
 
     @property
     def is_long(self) -> bool:
@@ -83,7 +89,8 @@ def choose(closed: ClosedHours, key: str, months: Sequence[ClosedMonth], zone: s
     except PeriodError:
         return None
     hours = len(closed.within(span.start, span.end))
-    return Period(key, span.start, span.end, hours, zone) if hours else None
+    empty = closed.empty(span.start, span.end)
+    return Period(key, span.start, span.end, hours, zone, empty) if hours else None
 
 
 def neighbour(period: Period, months: Sequence[ClosedMonth], step: int) -> str | None:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import ceil
 from typing import Any
 
 from warehouse.sql import composed
@@ -41,16 +42,24 @@ class Sums:
 @dataclass(frozen=True)
 class ClosedHours:
     """Closed hours in order, the days of the billing zone whose sums still hold, and the fingerprint of each hour whose
-    devices were measured (dashboards/measured). Times are Unix seconds."""
+    devices were measured (dashboards/measured). Times are Unix seconds.   until: up to which the last close went."""
 
     hours: Sequence[Hour] = ()
     days: Sequence[Day] = ()
     measured: Mapping[float, int] = field(default_factory=dict)
+    until: datetime | None = None
 
     def within(self, start: datetime, end: datetime) -> Sequence[Hour]:
         """Those that overlap [start, end)."""
         first = bisect_right(self.hours, start.timestamp() - HOUR, key=_start)
         return self.hours[first : bisect_left(self.hours, end.timestamp(), key=_start)]
+
+    def empty(self, start: datetime, end: datetime) -> int:
+        """How many hours of [start, end) are closed and none of these: the inventory has no device then."""
+        if self.until is None or self.until <= start:
+            return 0
+        over = ceil((min(end, self.until) - start).total_seconds() / HOUR)
+        return max(0, over - len(self.within(start, min(end, self.until))))
 
     def sums(self, start: datetime, end: datetime) -> Sums:
         """The valid sums of whole days within [start, end)."""
@@ -81,7 +90,8 @@ class ClosedHours:
 def closed_hours(store: Store, zone: str) -> ClosedHours:
     """zone: IANA name of the billing zone."""
     (row,) = store.rows(composed(__file__, "closed_hours"), {"zone": zone})
-    return ClosedHours(row["hours"], row["days"], dict(row["measured"]))
+    until = store.value("SELECT maxOrNull(closed_until) AS until FROM close_runs")
+    return ClosedHours(row["hours"], row["days"], dict(row["measured"]), until)
 
 
 def _start(hour: Hour) -> int:

@@ -91,7 +91,9 @@ def _gaps(bills: Sequence[Invoice], filters: Filters, words: Language) -> Iterat
         hours = (month.end - month.start) // HOUR
         if closed[bill.month] < hours:
             of = {"closed": f"{closed[bill.month]:,}", "all": f"{hours:,}"}
-            yield unbroken(f" · {words('changes.bill_partly', month=_name(bill, words), **of)}")
+            is_all = closed[bill.month] + filters.closed.empty(month.start, month.end) >= hours
+            gap = "changes.bill_with_devices" if is_all else "changes.bill_partly"
+            yield unbroken(f" · {words(gap, month=_name(bill, words), **of)}")
 
 
 def _name(bill: Invoice, words: Language) -> str:

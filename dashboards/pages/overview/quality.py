@@ -120,11 +120,12 @@ def _mistake(reason: str, words: Language) -> str:
 def _closed(filters: Filters, words: Language) -> Component:
     assert filters.period is not None
     period = filters.period
-    over = period.hours_over(datetime.now(UTC))
-    missing = over - period.hours_closed
+    now = datetime.now(UTC)
+    missing = period.hours_missing(now)
     if missing <= 0:
-        closed = "quality.closed" if over == period.hours else "quality.closed_so_far"
-        return _line(GOOD, words(closed), words("quality.closed_why", n=f"{period.hours_closed:,}"))
+        closed = "quality.closed" if period.hours_over(now) == period.hours else "quality.closed_so_far"
+        hours = period.hours_closed + period.hours_empty
+        return _line(GOOD, words(closed), words("quality.closed_why", n=f"{hours:,}"))
     return _line(NOTE, words.count("quality.not_closed", missing), words("quality.not_closed_why"))
 
 

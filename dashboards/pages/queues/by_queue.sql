@@ -1,6 +1,7 @@
 -- One row: a queue in which something was waiting in the period, the most waiting first.
 -- waiting: jobs still waiting at its end, or at the newest instant of it with facts; waiting_gpus: what they ask for (NULL: none
---          of them says); waiting_unsized: how many of them do not say; reasons, jobs: how many of them for each reason reported; oldest_seconds: how long the first of them waits.
+--          of them says); waiting_unsized: how many of them do not say; reasons, jobs: how many of them for each reason
+--          reported; oldest_seconds: how long the first of them waits.
 -- started: jobs that began in it; p50, p95, p99: seconds that they had waited (NULL: none began).
 -- longest: of those that waited a second or more, the three of each cluster that waited longest: milliseconds, negative, and
 --          allocation_hash.
