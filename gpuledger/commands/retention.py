@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -70,10 +71,10 @@ def retention(
         rows = [{**row, "days": FOR_GOOD if row["days"] is None else row["days"]} for row in rows]
     print_rows(rows, COLUMNS, fmt)
     if fmt is options.Format.table:
-        _say(found, apply)
+        _say(found, apply, books.now)
 
 
-def _say(found: Retention | documents.Retention, applied: bool) -> None:
+def _say(found: Retention | documents.Retention, applied: bool, now: datetime) -> None:
     if found.days:
         went = "removed" if applied else "would be removed"
         span = f"from {min(found.days):%Y-%m-%d} to {max(found.days):%Y-%m-%d}"
@@ -87,8 +88,16 @@ def _say(found: Retention | documents.Retention, applied: bool) -> None:
         say(
             f"{counted(found.held_back, 'day')} {stay} because issued invoices are verified from that (--even-invoiced)"
         )
-    if found.unread:
+    if found.unread and _is_due(found.unread, now):
         say(f"facts since {found.unread:%Y-%m-%d %H:%M}Z wait for a close, and their days stay. Next: gpuledger close")
+
+
+def _is_due(unread: datetime, now: datetime) -> bool:
+    """Whether a close would read such facts; it takes no hour that goes on."""
+    from billing.close import GRACE
+    from billing.periods import hour_of
+
+    return hour_of(unread) + timedelta(hours=1) + GRACE <= now
 
 
 def _days(texts: list[str]) -> dict[str, int | None]:

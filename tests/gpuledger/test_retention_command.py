@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from access.opening import open_access
 from access.settings import AccessSettings
+from billing.retention import Retention
 from gpuledger.client import ApiError, Client
+from gpuledger.commands.retention import _say
 from tests.billing.test_rederive import october_issued, two_jobs
 from tests.dashboards.site import serving, token_of
 from tests.gpuledger.running import refused, run
@@ -43,6 +46,16 @@ def test_it_is_set_shown_applied_and_then_said(tmp_path: Path) -> None:
     assert "cannot be computed again: samples of 2026-10-05 were removed on 20" in verified.output
     assert "by ann" in verified.output
     assert run("verify", *store).exit_code == 0
+
+
+def test_facts_of_an_hour_that_goes_on_wait_for_no_close(capsys: pytest.CaptureFixture[str]) -> None:
+    """As found: at 17:53 it said that facts since 17:00 wait for a close, which then closed nothing."""
+    unread = datetime(2026, 11, 30, 17, 20, tzinfo=UTC)
+    found = Retention((), (), (), 0, unread, ())
+    _say(found, applied=False, now=datetime(2026, 11, 30, 17, 53, tzinfo=UTC))
+    assert capsys.readouterr().err == ""
+    _say(found, applied=False, now=datetime(2026, 11, 30, 18, 15, tzinfo=UTC))
+    assert "facts since 2026-11-30 17:20Z wait for a close" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["samples", "samples=soon", "samples=-3", "samples=²"])
