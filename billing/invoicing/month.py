@@ -314,7 +314,9 @@ def document_of(tenant: str, month: Month, books: Books, corrected: Corrections 
     total = month.usage.totals.get(tenant, LedgerSum(month.usage.scale))
     estimated, assumed = (by.get(tenant, 0) for by in (month.usage.estimated, month.usage.assumed))
     notes = _notes(total, estimated, assumed, month.period, books)
-    notes += [f"{hours:.2f} GPU-hours of {of} have no price and are in no amount." for of, hours in unpriced.items()]
+    notes += [
+        f"{_two_digits(hours)} GPU-hours of {of} have no price and are in no amount." for of, hours in unpriced.items()
+    ]
     months: dict[str, Decimal] = {}
     for line in corrections:
         of = str((line.reference or {})["month"])
@@ -477,15 +479,29 @@ def _notes(total: LedgerSum, estimated: int, assumed: int, period: Period, books
     if books.closed_until < period.end:
         notes.append(f"The books are closed until {rfc3339(books.closed_until)}; the month is not complete.")
     if total.unpriced:
-        notes.append(f"{total.scale.hours(total.unpriced, 2)} GPU-hours have no price and are in no amount.")
+        notes.append(f"{_hours(total, total.unpriced)} GPU-hours have no price and are in no amount.")
     if total.kinds["unmetered"]:
-        hours = total.scale.hours(total.kinds["unmetered"], 2)
+        hours = _hours(total, total.kinds["unmetered"])
         notes.append(f"{hours} GPU-hours were held while no telemetry said whether they were used.")
     if estimated:
-        notes.append(f"{total.scale.hours(estimated, 2)}{ESTIMATED}")
+        notes.append(f"{_hours(total, estimated)}{ESTIMATED}")
     if assumed:
-        notes.append(f"{total.scale.hours(assumed, 2)}{ASSUMED}")
+        notes.append(f"{_hours(total, assumed)}{ASSUMED}")
     return notes
+
+
+LITTLE = "Less than 0.01"
+"""Of hours that are not zero; documents of earlier versions say 0.00."""
+
+
+def _hours(total: LedgerSum, quantity: int) -> str:
+    return _two_digits(total.scale.hours(quantity, 2))
+
+
+def _two_digits(hours: Decimal) -> str:
+    """Of hours that are not zero."""
+    said = f"{hours:.2f}"
+    return LITTLE if said == "0.00" else said
 
 
 ESTIMATED = " GPU-hours are estimated: the end of the allocation was never reported."

@@ -22,7 +22,7 @@ from billing.invoicing.corrections import reach_hours
 from billing.invoicing.documents import Invoice, InvoiceError
 from billing.invoicing.drafts import drafts_of
 from billing.invoicing.invoices import issued
-from billing.invoicing.month import ASSUMED, ESTIMATED, VALIDITIES, books_of
+from billing.invoicing.month import ASSUMED, ESTIMATED, LITTLE, VALIDITIES, books_of
 from billing.params import period_params
 from billing.periods import Period, parse_month
 from billing.rates import ALWAYS_HOURS, rate_card_of
@@ -259,7 +259,10 @@ def _is_of_before(invoice: Invoice) -> bool:
 
 
 def as_then(stored: Sequence[str], computed: Sequence[str]) -> Sequence[str]:
-    """The computed notes as a document has them that does not tell an estimated end from an assumed device."""
+    """The computed notes as a document has them that does not tell an estimated end from an assumed device, or that
+    says 0.00 of hours that are not zero."""
+    zero = {note: note.replace(LITTLE, "0.00", 1) for note in computed if note.startswith(LITTLE)}
+    computed = [zero[note] if zero.get(note) in stored else note for note in computed]
     found = {end: _hours_of(computed, end) for end in (ESTIMATED, ASSUMED)}
     before = _hours_of(stored, ESTIMATED)
     if found[ASSUMED] is None or before is None or _hours_of(stored, ASSUMED) is not None:

@@ -233,3 +233,5 @@ def test_a_document_of_before_assumed_devices_were_told_apart_is_the_same() -> N
     assert as_then(["5.34" + ESTIMATED, other], [other, ended, assumed]) == [other, "5.34" + ESTIMATED]
     assert as_then([assumed, other], [other, assumed]) == [other, assumed]
     assert as_then(["6.00" + ESTIMATED], [assumed]) == [assumed]
+    assert as_then(["0.00" + ESTIMATED], ["Less than 0.01" + ESTIMATED]) == ["0.00" + ESTIMATED]
+    assert as_then(["1.00" + ESTIMATED], ["Less than 0.01" + ESTIMATED]) == ["Less than 0.01" + ESTIMATED]
