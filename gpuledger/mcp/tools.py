@@ -100,9 +100,10 @@ def gpu_waste(client: Client, period: Period = "", tenant: Tenant = "") -> Answe
     notes += _not_closed(found.period)
     rows = sorted(rows, key=lambda row: row.idle_cost or 0, reverse=True)
     span, currency = _span(found.period), _currency(rows)
+    unknown = f"; of {unmetered:,.2f} it is unknown whether they were used" if unmetered else ""
     return Answer(
         answer=f"{_name(tenant)} had {allocated:,.2f} GPU-hours allocated {_in(found.period, period)} and used"
-        f" {used:,.2f}; {idle:,.2f} were idle, at {_money(cost, currency)}.",
+        f" {used:,.2f}; {idle:,.2f} were idle, at {_money(cost, currency)}{unknown}.",
         figures=_shown({"allocated_gpu_hours": allocated, "used_gpu_hours": used, "idle_gpu_hours": idle,
                         "unmetered_gpu_hours": unmetered, "idle_cost": cost, "currency": currency}),
         evidence=[_known(row) for row in rows[:MOST]],

@@ -113,6 +113,17 @@ def test_the_sql_says_what_the_answer_says(served_site: Site, admin: Client) -> 
     assert {row["tenant"] for row in sql(served_site, one.sql)} == {row["tenant"] for row in one.evidence} == {"vision"}
 
 
+def test_of_what_nobody_measured_the_answer_says_that_its_use_is_unknown(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As found: "used 0.00; 0.00 were idle" of 1,770 allocated hours, all of them unmetered."""
+    assert "unknown" not in tools.gpu_waste(admin, "2026-10").answer
+    found = admin.efficiency("2026-10", ("tenant", "project"))
+    rows = [row.model_copy(update={"unmetered_gpu_hours": Decimal("5")}) for row in found.rows[:1]]
+    monkeypatch.setattr(admin, "efficiency", lambda *_: found.model_copy(update={"rows": rows}))
+    assert tools.gpu_waste(admin, "2026-10").answer.endswith("; of 5.00 it is unknown whether they were used.")
+
+
 def test_the_sql_of_a_changed_bill_has_both_bills_and_nothing_between_them(served_site: Site, admin: Client) -> None:
     """As found: of two months apart it also had those between them, and none of what invoices add."""
     same = tools.bill_change(admin, "vision", "2026-10", "2026-10")
