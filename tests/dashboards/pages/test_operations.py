@@ -158,7 +158,7 @@ def test_queues_say_what_the_view_of_waits_says(house: Store) -> None:
         == (reported["started"], reported["waiting"], reported["p95"])
         == (2, 2, 600)
     )
-    assert (row["waiting_gpus"], row["unsized"], row["bound"], row["late"]) == (16, 0, 300, 4)
+    assert (row["waiting_gpus"], row["waiting_unsized"], row["bound"], row["late"]) == (16, 0, 300, 4)
     assert "4 of 4 jobs with a target waited longer" in str(show(house, ANYBODY, "/queues", f"?{MONTH}").page)
     (mine,) = by_queue(house, f"{MONTH}&tenant=vision")
     assert (mine["waiting"], mine["started"]) == (1, 1)
