@@ -439,8 +439,8 @@ def test_before_the_first_close_a_mapping_is_not_said_to_fit(tmp_path: Path) -> 
         run(f"tenants {command}", *files, "--store", url).stderr.strip()
         for command, files in (("check", [str(file)]), ("apply", [str(file)]), ("unmapped", []))
     )
-    assert check == f"{file}: 1 rule; nothing is closed yet to check against. Next: gpuledger close"
-    assert unmapped_ == "nothing is closed yet. Next: gpuledger close"
+    assert check == f"{file}: 1 rule; nothing is closed yet to check against. Next: gpuledger close --store {url}"
+    assert unmapped_ == f"nothing is closed yet. Next: gpuledger close --store {url}"
 
 
 @pytest.mark.usefixtures("engine_stays")

@@ -110,7 +110,7 @@ def test_a_closed_table_is_not_there_even_where_the_check_lets_a_statement_throu
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "api.sql.engine.checked", lambda text, allowed: Statement(text, "", True, False, frozenset(), True, text)
+        "api.sql.statement.checked", lambda text, allowed: Statement(text, "", True, False, frozenset(), True, text)
     )
     with pytest.raises(SqlError, match="UNKNOWN_TABLE"):
         ask(engine, "SELECT * FROM audit")

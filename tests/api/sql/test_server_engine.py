@@ -164,7 +164,7 @@ def test_errors_come_back_with_their_codes(
 def test_the_server_refuses_by_itself_what_the_check_would_let_through(
     engine: Engine, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.sql.engine.checked", as_it_is)
+    monkeypatch.setattr("api.sql.statement.checked", as_it_is)
     statements = ["SELECT * FROM audit", "SELECT * FROM file('/etc/passwd', 'LineAsString')",
                   "SELECT * APPLY(x -> (SELECT count() FROM audit)) FROM (SELECT 1 AS x)"]  # fmt: skip
     for statement in statements:
@@ -176,7 +176,7 @@ def test_the_server_refuses_by_itself_what_the_check_would_let_through(
 def test_what_goes_wrong_behind_the_first_rows_is_an_error_and_no_answer(
     engine: Engine, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.sql.engine.checked", as_it_is)
+    monkeypatch.setattr("api.sql.statement.checked", as_it_is)
     read = b""
     late = Question("SELECT throwIf(number = 900000) FROM numbers(1000000) --late")
     with pytest.raises(SqlError) as error, engine.ask_blocking(ANALYST, late) as (_, pieces):
@@ -210,7 +210,7 @@ def test_an_error_is_told_from_rows_that_look_like_one() -> None:
 def test_a_statement_whose_reader_left_is_killed_as_the_same_user(
     engine: Engine, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.sql.engine.checked", as_it_is)
+    monkeypatch.setattr("api.sql.statement.checked", as_it_is)
     text = "SELECT number, sleepEachRow(0.001) FROM numbers(1000000) SETTINGS max_block_size = 500 --late"
     known_as(monkeypatch, "left")
     with engine.ask_blocking(ANALYST, Question(text)) as (_, pieces):
@@ -235,7 +235,7 @@ def test_no_more_statements_are_asked_of_the_server_at_once_than_run(served: Ser
 def test_a_statement_that_answers_nothing_is_ended_with_its_request(
     engine: Engine, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.sql.engine.checked", as_it_is)
+    monkeypatch.setattr("api.sql.statement.checked", as_it_is)
     known_as(monkeypatch, "hung")
     question = Question(SLOW)
 
@@ -258,7 +258,7 @@ def test_a_statement_that_answers_nothing_is_ended_with_its_request(
 def test_a_server_that_forgets_its_deadline_is_left_at_ours(
     engine: Engine, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("api.sql.engine.checked", as_it_is)
+    monkeypatch.setattr("api.sql.statement.checked", as_it_is)
     monkeypatch.setattr("api.sql.server_engine.SLACK_SECONDS", -58)
     known_as(monkeypatch, "late")
     started = time.monotonic()
