@@ -7,14 +7,17 @@ the connection is closed, or as they are told through it.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from pathlib import Path
 
-_BEGIN = "import sys; sys.path[:] = sys.argv[3:]; from gpuledger.apart import start; start(*sys.argv[1:3])"
+from gpuledger.no_pandas import refuse_pandas
+from gpuledger.output import INTERRUPTED
+from warehouse.this_python import this_python
 
 
 def begin(target: Callable[[Connection], None], *more: Connection) -> tuple[subprocess.Popen[bytes], Connection]:
@@ -22,12 +25,10 @@ def begin(target: Callable[[Connection], None], *more: Connection) -> tuple[subp
 
     more: connections that it gets from us, by their numbers.
     """
-    paths = [path for path in sys.path if path and Path(path).exists()]
     ours, theirs = Pipe()
     try:
         process = subprocess.Popen(  # noqa: S603 (this very Python, with our own arguments)
-            [sys.executable, "-I", "-S", "-c", _BEGIN, f"{target.__module__}:{target.__qualname__}",
-             str(theirs.fileno()), *paths],
+            this_python(start, f"{target.__module__}:{target.__qualname__}", str(theirs.fileno())),
             stdin=subprocess.DEVNULL, process_group=0, pass_fds=[one.fileno() for one in (theirs, *more)],
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )  # fmt: skip
@@ -41,14 +42,12 @@ def begin(target: Callable[[Connection], None], *more: Connection) -> tuple[subp
 
 def start(target: str, number: str) -> None:
     """Entry point of the process."""
-    from importlib import import_module
-
-    from gpuledger.no_pandas import refuse_pandas
-
+    # A shell's `&` has its commands ignore it, and those that they begin.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     refuse_pandas()
     module, _, name = target.partition(":")
     try:
         with Connection(int(number)) as end:
             getattr(import_module(module), name)(end)
     except KeyboardInterrupt:  # who sent it says so
-        sys.exit(130)
+        sys.exit(INTERRUPTED)

@@ -23,12 +23,11 @@ from typer.core import TyperCommand, TyperGroup
 
 from gpuledger import __version__
 from gpuledger.commands import COMMANDS
-from gpuledger.output import ROWS, complain, limit_rows
+from gpuledger.options import refuse_impossible
+from gpuledger.output import INTERRUPTED, ROWS, complain, limit_rows
 from warehouse.errors import LedgerError
 from warehouse.private_files import keep_private
 
-INTERRUPTED = 130
-"""128 + SIGINT."""
 READER_GONE = 141
 """128 + SIGPIPE, as a shell reports it: the reader of the output, such as `head`, has closed it."""
 
@@ -117,14 +116,16 @@ def _without_values(params: Iterable[Any]) -> list[Any]:
 
 
 def _limited(command: Any) -> None:
-    """Gives `--limit` to whatever has `--format`, unless it has one of its own; refuses nan and inf as numbers, and
-    empty texts; flags show no type."""
+    """Gives `--limit` to whatever has `--format`, unless it has one of its own; refuses nan and inf as numbers,
+    folders that cannot be, and empty texts; flags show no type."""
     listed = command.get_params
     command.get_params = lambda context: _without_values(listed(context))
     options = {name for one in command.params for name in one.opts}
     for param in command.params:
         if "float" in str(param.type_descriptor.annotation):
             param.callback = _finite
+        elif not param.type_descriptor.parameter_info.file_okay and param.callback is None:
+            param.callback = _folder
     refuse_empty(command)
     if "--format" in options and "--limit" not in options:
         command.params.append(_limit())
@@ -162,6 +163,13 @@ def _finite(context: Any, param: Any, value: float | None) -> float | None:
     """nan is within any range.   Errors: typer.BadParameter"""
     if value is not None and not math.isfinite(value):
         raise typer.BadParameter(f"{value} is not a number that counts.", ctx=context, param=param)
+    return value
+
+
+def _folder(context: Any, param: Any, value: Path | None) -> Path | None:
+    """Errors: LedgerError for one that is not there and cannot be made."""
+    if value is not None:
+        refuse_impossible(param.opts[0], value)
     return value
 
 

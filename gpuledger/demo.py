@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from gpuledger.books_steps import close_books, prove_books
-from gpuledger.steps import Steps
+from gpuledger.steps import Steps, Stopped
 from warehouse.errors import LedgerError
 from warehouse.store import Store, read_sql
 from warehouse.yaml_text import parse_yaml
@@ -197,6 +197,8 @@ class Live:
     process of its own, which takes half a minute."""
 
     SECONDS = 10
+    PATIENCE_SECONDS = 300
+    """How long a fleet whose jobs are placed may take to answer."""
 
     def __init__(self, story: Story, scheduler: DemoScheduler | None = None, feed: Feed | Fleet | None = None) -> None:
         self._story = story
@@ -204,6 +206,12 @@ class Live:
         self._feed = feed
 
     def __call__(self, store: Store, stop: threading.Event) -> None:
+        def waiting(waited: float) -> None:
+            if stop.is_set():
+                raise Stopped
+            if waited > self.PATIENCE_SECONDS:
+                raise LedgerError("the simulated fleet", f"has not answered for {self.PATIENCE_SECONDS} s")
+
         try:
             if self._scheduler is not None:
                 self._scheduler.look(store)
@@ -215,7 +223,10 @@ class Live:
                 self._feed = self._begun(store)
             elif self._feed.is_placed():
                 keep = self._scheduler.without_stopped if self._scheduler is not None else None
-                _store(store, self._feed, datetime.now(UTC), f"{self._story.source}, live", keep=keep)
+                source = f"{self._story.source}, live"
+                _store(store, self._feed, datetime.now(UTC), source, waiting=waiting, keep=keep)
+        except Stopped:
+            self.close()
         except LedgerError as error:
             log.error("demo: %s; it is tried again", error)
             self.close()
@@ -240,12 +251,15 @@ def _store(
     source: str,
     progress: Callable[[int], None] | None = None,
     keep: Callable[[str, pa.Table], pa.Table] | None = None,
+    *,
+    waiting: Callable[[float], None],
 ) -> None:
-    """Stores the new records up to that instant.   keep: what of a record type's table is stored."""
+    """Stores the new records up to that instant.   keep: what of a record type's table is stored.   waiting: as of
+    `Fleet.until`."""
     from ingest.pipeline import ingest_tables
     from warehouse.records import RECORD_TYPES
 
-    for name, group in groupby(feed.until(until), key=lambda pair: pair[0].name):
+    for name, group in groupby(feed.until(until, waiting), key=lambda pair: pair[0].name):
         tables = (table if keep is None else keep(name, table) for _, table in group)
         ingest_tables(store, RECORD_TYPES[name], source, tables, progress)
 
@@ -264,7 +278,7 @@ def _ingest(store: Store, story: Story, steps: Steps, fleet: Fleet | None) -> Fe
             step.update(detail=f"{done:,} records of a simulated fleet")
 
         feed = Feed(story.plan) if fleet is None else fleet.begin(story.plan)
-        _store(store, feed, story.watched_from, story.source, progress)
+        _store(store, feed, story.watched_from, story.source, progress, waiting=lambda _: step.update())
     return feed
 
 

@@ -10,11 +10,14 @@ import contextlib
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import datetime
 from itertools import count
 from multiprocessing.connection import Connection
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Self
 
 from gpuledger import apart
@@ -28,10 +31,15 @@ if TYPE_CHECKING:
     from collectors.simulated import FleetPlan
     from warehouse.records import RecordType
 
+WAIT_SECONDS = 0.5
 NICE = 10
 """Of a fleet that a server waits for while people look at its pages."""
 STOP_SECONDS = 5
 _PLACED, _END = b"placed", b""
+
+
+def _patient(waited: float) -> None:
+    """However long it takes."""
 
 
 class Feed:
@@ -54,7 +62,7 @@ class Feed:
     def close(self) -> None:
         """As of a fleet elsewhere: there is nothing to end."""
 
-    def until(self, at: datetime) -> Iterator[tuple[RecordType, pa.Table]]:
+    def until(self, at: datetime, waiting: Callable[[float], None] = _patient) -> Iterator[tuple[RecordType, pa.Table]]:
         """The records up to that instant that were not returned before, table by table."""
         later, self._not_due = self._not_due, []
         for record, table in later:
@@ -117,23 +125,30 @@ class Fleet:
                 self._is_placed = self.end.recv_bytes() == _PLACED
         return self._is_placed
 
-    def until(self, at: datetime) -> Iterator[tuple[RecordType, pa.Table]]:
+    def until(self, at: datetime, waiting: Callable[[float], None] = _patient) -> Iterator[tuple[RecordType, pa.Table]]:
         """The records up to that instant that were not returned before, table by table; it waits until its jobs are
-        placed."""
+        placed.
+
+        waiting: called twice a second while nothing comes, with the seconds since something came. What it raises ends
+        the wait, and with it the use of this fleet.
+        """
         import pyarrow as pa
 
         from warehouse.records import RECORD_TYPES
 
+        if not self._is_placed:
+            self._is_placed = self._received(waiting) == _PLACED
         with self._said():
-            if not self._is_placed:
-                self._is_placed = self.end.recv_bytes() == _PLACED
             self.end.send_bytes(at.isoformat().encode())
-        while (name := self._received()) != _END:
-            with pa.ipc.open_stream(self._received()) as reader:
+        while (name := self._received(waiting)) != _END:
+            with pa.ipc.open_stream(self._received(waiting)) as reader:
                 yield RECORD_TYPES[name.decode()], reader.read_all()
 
-    def _received(self) -> bytes:
+    def _received(self, waiting: Callable[[float], None]) -> bytes:
+        since = time.monotonic()
         with self._said():
+            while not self.end.poll(WAIT_SECONDS):
+                waiting(time.monotonic() - since)
             return self.end.recv_bytes()
 
     @contextlib.contextmanager
@@ -141,7 +156,7 @@ class Fleet:
         try:
             yield
         except (EOFError, OSError) as error:
-            raise LedgerError("the simulated fleet", f"its process is gone ({error or 'it ended'})") from error
+            raise LedgerError("the simulated fleet", f"its process is gone ({str(error) or 'it ended'})") from error
 
     def close(self) -> None:
         """Ends it."""
@@ -159,21 +174,31 @@ def run(end: Connection) -> None:
     """The fleet's process."""
     from collectors.simulated import FleetPlan
 
-    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):  # nobody asks any more
-        told = json.loads(end.recv_bytes())
+    asked: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_hear, args=(end, asked), name="asked", daemon=True).start()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # nobody asks any more
+        told = json.loads(asked.get())
         since, nice = told.pop("since"), told.pop("nice")
         os.nice(nice)
         times = {name: _instant(told[name]) for name in ("start", "watched_from")}
         feed = Feed(FleetPlan(**{**told, **times}), _instant(since))
         end.send_bytes(_PLACED)
-        for asked in count():
-            at = datetime.fromisoformat(end.recv_bytes().decode())
+        for number in count():
+            at = datetime.fromisoformat(asked.get().decode())
             for record, table in feed.until(at):
                 end.send_bytes(record.name.encode())
                 end.send_bytes(_streamed(table))
             end.send_bytes(_END)
-            if not asked:  # the weeks before it is watched; later it is a few records
+            if not number:  # the weeks before it is watched; later it is a few records
                 give_back()
+
+
+def _hear(end: Connection, asked: SimpleQueue[bytes]) -> None:
+    """Hears what it is asked, and ends the process once nobody can ask any more, whatever it does."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            asked.put(end.recv_bytes())
+    os._exit(0)
 
 
 def _instant(text: str | None) -> datetime | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -43,6 +44,15 @@ def checked_address(param: typer.CallbackParam, value: str | None) -> str | None
             what = "is not an address: its host or port cannot be read"
             raise LedgerError(param.opts[0], what, "Write it like http://host:8050") from None
     return value
+
+
+def refuse_impossible(option: str, folder: Path) -> None:
+    """Errors: LedgerError if a folder is not there and cannot be made; else a command would say so after its work."""
+    above = next(one for one in (folder, *folder.absolute().parents) if os.path.exists(one))  # noqa: PTH110 (of any)
+    if not above.is_dir():
+        raise LedgerError(f"{option} {folder}", f"{above} is not a folder", "Name another one")
+    if above != folder and not os.access(above, os.W_OK | os.X_OK):
+        raise LedgerError(f"{option} {folder}", f"cannot be made: {above} cannot be written", "Name another one")
 
 
 def _checked_store(context: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from billing.closed import Closed
     from billing.periods import Period
 
+INTERRUPTED = 130
+"""A command's status after it: 128 + SIGINT."""
 _PIPE_WIDTH = 240
 """Width of a table in a pipe, in columns; wide, because grep finds nothing in folded cells."""
 _WIDE = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60"

@@ -17,7 +17,7 @@ from typing import NoReturn, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from gpuledger.output import console, say
+from gpuledger.output import INTERRUPTED, console
 from warehouse.store import Store, migrate
 
 Result = TypeVar("Result")
@@ -124,11 +124,13 @@ def _wait_or_end(thread: threading.Thread) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         thread.join(PATIENCE_SECONDS)
     if thread.is_alive():
-        os._exit(130)
+        console(stderr=True).show_cursor()
+        os._exit(INTERRUPTED)
 
 
 def prepared(store: Store, fill: Callable[[Store, Steps], Result]) -> Result:
-    """Migrates the store and fills it, step by step; on a worker thread, so that Ctrl-C works."""
+    """Migrates the store and fills it, step by step; on a worker thread, so that Ctrl-C works: after it the store is
+    whole, and the same command carries on."""
     stop = threading.Event()
 
     def work() -> Result:
@@ -136,11 +138,7 @@ def prepared(store: Store, fill: Callable[[Store, Steps], Result]) -> Result:
         with Steps(console(stderr=True), stop).shown() as steps:
             return fill(store, steps)
 
-    try:
-        return in_worker(work, stop)
-    except KeyboardInterrupt:
-        say("interrupted; the store is whole, and running the same command again carries on")
-        raise
+    return in_worker(work, stop)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -10,6 +11,10 @@ from typing import Any
 
 from warehouse.leads import ALONE, Leads
 from warehouse.store import Store
+
+
+# One run at a time is what we ask for: a run that takes longer than its interval is no news.
+logging.getLogger("apscheduler.scheduler").setLevel(logging.ERROR)
 
 
 class _Stop(threading.Event):

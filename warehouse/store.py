@@ -34,6 +34,7 @@ from warehouse.private_files import FULL, HeldError, hold
 from warehouse.sql import identifier as identifier
 from warehouse.sql import instant_text, numbered_statements, text_literal, without_comments
 from warehouse.sql import read_sql as read_sql
+from warehouse.this_python import asked_by
 from warehouse.turns import Held, Turns, TurnsBetween
 
 if TYPE_CHECKING:
@@ -881,11 +882,12 @@ def refuse_unfinished(path: Path) -> None:
 def _hold(path: Path) -> Any:
     """Takes the lock of an embedded store and writes our name into it."""
     refuse_backups(path)
-    words = Path("/proc/self/cmdline").read_text(encoding="utf-8", errors="replace").replace("\0", " ")
+    pid = asked_by()
+    words = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace").replace("\0", " ")
     command = textwrap.shorten(words, 300, placeholder=" …")  # with its --port, which whoever finds it held needs
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     try:
-        return hold(path, f"process {os.getpid()} on {socket.gethostname()} since {since} ({command})")
+        return hold(path, f"process {pid} on {socket.gethostname()} since {since} ({command})")
     except OSError as error:
         raise StoreError(str(path), f"cannot be opened ({error.strerror})", "Choose another --store") from error
     except HeldError as error:

@@ -22,7 +22,8 @@ from typing import Any
 from api.sql.errors import ENDED, MEMORY, TIMEOUT, SqlError
 from api.sql.frames import HEAD, LONGEST_PIECE, Kind, frame
 from api.sql.snapshot import Frozen, Tables
-from api.sql.worker import MEMORY_BESIDE, Confinement
+from api.sql.worker import MEMORY_BESIDE, Confinement, start
+from warehouse.this_python import this_python
 
 log = logging.getLogger(__name__)
 START_SECONDS = 60.0
@@ -31,7 +32,6 @@ STOP_SECONDS = 0.3
 """How long an abandoned statement may take to end by itself; then its process is killed."""
 PIPE_BYTES = 1 << 20
 LOG_BYTES = 2000
-_BEGIN = "import sys; sys.path[:] = sys.argv[2:]; from api.sql.worker import start; start()"
 _SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/usr/share/zoneinfo")
 
 
@@ -63,7 +63,6 @@ class Process:
         self._folder = folder / uuid.uuid4().hex
         self._folder.mkdir(parents=True, mode=0o700)
         place = Confinement(os.getpid(), str(self._folder), [str(path) for path in read], program_folders(), database)
-        paths = [path for path in sys.path if path and Path(path).exists()]
         asked, self._requests = os.pipe()
         self._replies, replied = os.pipe()
         try:
@@ -73,7 +72,7 @@ class Process:
                     fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
             with self._log.open("wb") as errors:
                 self._popen = subprocess.Popen(  # noqa: S603 (this very Python, with our own arguments)
-                    [sys.executable, "-I", "-S", "-c", _BEGIN, json.dumps(asdict(place)), *paths],
+                    this_python(start, json.dumps(asdict(place))),
                     stdin=asked, stdout=replied, stderr=errors, cwd=self._folder, umask=0o077, process_group=0,
                     env={"LC_ALL": "C.UTF-8", "TZ": "UTC", "HOME": str(self._folder), "TMPDIR": str(self._folder),
                          "OPENBLAS_NUM_THREADS": "1"},

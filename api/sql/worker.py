@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import select
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -255,8 +254,8 @@ def _should_stop() -> bool:
     return bool(select.select([0], [], [], 0)[0])
 
 
-def start() -> None:
-    """Runs a worker as its command line says."""
-    main(Confinement(**json.loads(sys.argv[1])))
+def start(place: str) -> None:
+    """Runs a worker.   place: its confinement, as JSON."""
+    main(Confinement(**json.loads(place)))
     # Skips the interpreter's shutdown, which would wait for the engine's threads.
     os._exit(0)

@@ -40,7 +40,7 @@ Interval = Annotated[
     int,
     typer.Option("--interval", help="Seconds between samples, at most 3600; 0 = 300 or as long as the rows stay few."),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Of the telemetry; the same seed draws the same samples.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of the telemetry; the same seed draws the same samples.")]
 
 
 def register(app: typer.Typer) -> None:

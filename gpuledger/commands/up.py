@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from gpuledger.from_prometheus import Found
     from gpuledger.steps import Steps
 
+IN_MEMORY = "chdb://memory"
+"""A store that its own process alone has."""
+
 
 def register(app: typer.Typer) -> None:
     app.command("up")(up)
@@ -85,7 +88,7 @@ def up(
         ),
     ] = None,
     no_serve: Annotated[bool, typer.Option("--no-serve", help="Prepare everything, serve nothing.")] = False,
-    seed: Annotated[int, typer.Option(help="Of the demo's fleet: the same seed and day, the same fleet.")] = 7,
+    seed: Annotated[int, typer.Option(min=0, help="Of the demo's fleet: the same seed and day, the same fleet.")] = 7,
     sign_in: options.SignIn = None,
     trusted_proxy: options.TrustedProxies = None,
     rules: options.Rules = None,
@@ -103,6 +106,7 @@ def up(
     """Open the store, close the books every hour, evaluate alerts and serve the dashboard, until Ctrl-C."""
     from access.leader import leading
     from alerts.periodic import AlertSettings
+    from gpuledger.making import made_apart
     from gpuledger.serve import (
         FOLLOW_SECONDS,
         access_settings,
@@ -139,31 +143,38 @@ def up(
         check_files(AlertSettings(rules, routing), reports, scheduler_token_file)
     url = store or (f"chdb://{Path.cwd() / 'demo' / 'store'}" if demo else "")
     folder = out or Path("demo/invoices" if demo else "drafts")
+    if demo or asked is not None:
+        options.refuse_impossible("--out", folder)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(sigterm_as_interrupt())
         bucket = bucket_beside(backups, backups_bucket)
         listener = None if no_serve else stack.enter_context(listen(host, port))
-        with sigterm_as_interrupt():
-            made = _made_apart(stack, url, seed, folder, listener, access) if demo and listener is not None else None
-            opened = stack.enter_context(open_store(url, backups, bucket, backups_keep))
-            history = found = None
-            following: Callable[[Store, threading.Event], None] | None = None
-            follow_seconds = FOLLOW_SECONDS
-            if asked is not None:
-                history = stack.enter_context(contextlib.closing(_history(opened, asked)))
-                found = prepared(opened, partial(_import_history, history, folder))
-                following = partial(_follow, history)
-            elif demo and made is None:
-                made = prepared(opened, partial(_made_here, seed, folder, access))
-            else:
-                prepared(opened, _nothing)
-            if made is not None and listener is not None:
-                from gpuledger.demo import Live
+        made: Demo | None = None
+        found: Found | None = None
+        if listener is not None and url.rstrip("/") != IN_MEMORY:
+            if demo:
+                made = _made_apart(stack, url, seed, folder, listener, access)
+            elif asked is not None:
+                found = made_apart(url, partial(_imported_apart, asked, folder))
+        opened = stack.enter_context(open_store(url, backups, bucket, backups_keep))
+        following: Callable[[Store, threading.Event], None] | None = None
+        follow_seconds = FOLLOW_SECONDS
+        if demo and made is None:
+            made = prepared(opened, partial(_made_here, seed, folder, access))
+        elif asked is not None:
+            history = stack.enter_context(_history(opened, asked))
+            found = found or prepared(opened, partial(_imported, history, asked, folder))
+            following = partial(_follow, history)
+        else:
+            prepared(opened, _nothing)
+        if made is not None and listener is not None:
+            from gpuledger.demo import Live
 
-                idle = None
-                if not scheduler:
-                    scheduler, idle = stack.enter_context(_demo_scheduler(made))
-                live = stack.enter_context(contextlib.closing(Live(made.story, idle, made.feed)))
-                following, follow_seconds = live, Live.SECONDS
+            idle = None
+            if not scheduler:
+                scheduler, idle = stack.enter_context(_demo_scheduler(made))
+            live = stack.enter_context(contextlib.closing(Live(made.story, idle, made.feed)))
+            following, follow_seconds = live, Live.SECONDS
         if made is not None:
             _print_summary(opened, made)
             routing = routing or made.routing
@@ -213,18 +224,11 @@ def _since(text: str) -> datetime | None:
     return options.parse_instant("--since", text, "like 2026-10-05, 2026-10-05T12:00Z or 14d")
 
 
-def _history(store: Store, asked: Asked) -> History:
+def _history(store: Store, asked: Asked) -> contextlib.closing[History]:
     from gpuledger.from_prometheus import open_history
 
     migrate(store)
-    history = open_history(store, asked, datetime.now(UTC))
-    if asked.since is not None and asked.since + timedelta(days=1) < history.since:
-        begins = f"--since: the history begins at {history.since:%Y-%m-%d %H:%M}Z"
-        if history.is_resumed:
-            say(f"{begins}, where this store's first run began; to begin earlier, take another --store")
-        else:
-            say(f"{begins}: the Prometheus has nothing of a GPU exporter before")
-    return history
+    return contextlib.closing(open_history(store, asked, datetime.now(UTC)))
 
 
 def _made_apart(
@@ -268,9 +272,20 @@ def _nothing(store: Store, steps: Steps) -> None:
     """What fills a store that is served as it is."""
 
 
-def _import_history(history: History, out: Path, store: Store, steps: Steps) -> Found:
+def _imported_apart(asked: Asked, out: Path, store: Store, steps: Steps) -> Found:
+    with _history(store, asked) as history:
+        return _imported(history, asked, out, store, steps)
+
+
+def _imported(history: History, asked: Asked, out: Path, store: Store, steps: Steps) -> Found:
     from gpuledger import from_prometheus
 
+    if asked.since is not None and asked.since + timedelta(days=1) < history.since:
+        begins = f"--since: the history begins at {history.since:%Y-%m-%d %H:%M}Z"
+        if history.is_resumed:
+            say(f"{begins}, where this store's first run began; to begin earlier, take another --store")
+        else:
+            say(f"{begins}: the Prometheus has nothing of a GPU exporter before")
     return from_prometheus.build(store, history, out, steps, datetime.now(UTC))
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import io
 import itertools
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from rich.console import Console
 
@@ -25,6 +30,7 @@ from tests.collectors.prometheus import recorded
 from tests.collectors.prometheus.recorded import NOW, at
 from tests.draws import seldom
 from tests.gpuledger.running import refused
+from tests.patience import PATIENCE_SECONDS, until
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
 from warehouse.store import Store
@@ -185,6 +191,34 @@ def _check_example(store: Store, found: from_prometheus.Found) -> None:
     assert {draft.tenant: draft.amount for draft in drafts} == {name: round(of, 2) for name, of in hours.items()}
     assert {draft.currency for draft in drafts} == {"EUR"}
     assert not any("example" in note for draft in drafts for note in draft.document["notes"])
+
+
+def answers(address: str) -> bool:
+    return httpx.get(address).status_code == 200
+
+
+@seldom(3, "a recorded day, served")
+@needs_prometheus
+def test_a_history_is_imported_apart_from_the_server_that_follows_it(url: str, tmp_path: Path) -> None:
+    """Twice, the second time from where the first ended."""
+    up = [sys.executable, "-m", "gpuledger", "up", "--store", f"chdb://{tmp_path}/store", "--port", "0"]
+    for more in (["--since", f"{recorded.DAY:%Y-%m-%d}"], []):
+        command = [*up, "--prometheus", url, "--out", str(tmp_path / "drafts"), *more]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            said: list[str] = []
+            while not (said and said[-1].strip().startswith("Dashboard")):
+                said.append(process.stderr.readline())
+                assert said[-1], said
+            assert not Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(), "it has ended"
+            healthy = f"{said[-1].split()[1]}healthz"
+            until(partial(answers, healthy), "the server")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_SECONDS) == 0
+        history, billed = (next(line for line in said if word in line) for word in ("History  ", "Billed"))
+        assert ("History    0 records" in history) == (not more), history
+        assert "170  USD, on 4 drafts" in billed
+    assert len(list((tmp_path / "drafts").glob("*.html"))) == 4
 
 
 def test_the_example_prices_whole_models_once_and_say_where_they_are_from() -> None:

@@ -16,11 +16,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, astuple
-from pathlib import Path
 from typing import Any
 
 from scheduler.simulate.books.workload import BookJob, Change, Group, Outcome, Slot, Workload
 from warehouse.errors import LedgerError
+from warehouse.this_python import this_python
 
 SECONDS = 60
 """Limit of CPU seconds of a simulation."""
@@ -29,9 +29,6 @@ BUSY = 4
 MOST_WAITING = 8
 NICE = 5
 STEP = "Ask for a shorter period"
-_BEGIN = (
-    "import sys; sys.path[:] = sys.argv[2:]; from scheduler.simulate.books.apart import start; start(int(sys.argv[1]))"
-)
 
 
 class Simulations:
@@ -88,10 +85,9 @@ def answer_of(question: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def ask(question: str, seconds: float = SECONDS) -> tuple[Outcome, ...]:
     """Runs a subprocess. Errors: LedgerError if it takes too long, or the question has no answer."""
-    paths = [path for path in sys.path if path and Path(path).exists()]
     try:
         done = subprocess.run(  # noqa: S603 (this very Python, with our own arguments)
-            [sys.executable, "-I", "-S", "-c", _BEGIN, str(math.ceil(seconds)), *paths],
+            this_python(start, str(math.ceil(seconds))),
             input=question, capture_output=True, text=True, encoding="utf-8", timeout=seconds * BUSY, check=False,
             env={"LC_ALL": "C.UTF-8", "TZ": "UTC", "OPENBLAS_NUM_THREADS": "1"},
         )  # fmt: skip
@@ -111,10 +107,11 @@ def _too_long(seconds: float) -> LedgerError:
     return LedgerError("simulation", f"takes more than {seconds:g} s", STEP)
 
 
-def start(seconds: int) -> None:
-    """Entry point of the subprocess."""
+def start(limit: str) -> None:
+    """Entry point of the subprocess.   limit: of CPU seconds."""
     import resource
 
+    seconds = int(limit)
     os.nice(NICE)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     try:

@@ -192,7 +192,7 @@ def test_a_worker_of_those_who_may_not_see_the_audit_cannot_open_its_copy(house:
 
 
 def test_the_text_that_runs_has_to_mean_what_came(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    from api.sql import engine as module
+    from api.sql import statement as module
 
     checked = module.checked
 
