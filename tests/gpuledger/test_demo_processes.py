@@ -172,6 +172,8 @@ def test_a_store_of_another_seed_is_refused_by_the_process_that_makes_it(tmp_pat
 
 
 UP = "from gpuledger.cli import main; main()"
+HIDDEN, SHOWN = b"\x1b[?25l", b"\x1b[?25h"
+"""A terminal's cursor."""
 AGAIN = "gpuledger: interrupted; run the same command again to continue"
 
 
@@ -219,15 +221,17 @@ def test_the_process_that_makes_it_is_killed_and_a_terminal_has_its_cursor_again
     ours, theirs = os.openpty()
     with demo_being_made(tmp_path, stderr=theirs) as (process, made):
         os.close(theirs)
-        os.kill(made[1], signal.SIGKILL)
-        assert process.wait(PATIENCE_SECONDS) == 2
         said = b""
+        while HIDDEN not in said:
+            said += os.read(ours, 4096)
+        os.kill(made[1], signal.SIGKILL)
         with contextlib.suppress(OSError):  # a terminal that nobody has any more
             while piece := os.read(ours, 4096):
                 said += piece
+        assert process.wait(PATIENCE_SECONDS) == 2
         os.close(ours)
     assert b"gpuledger: interrupted: the process that fills the store was ended by SIGKILL" in said
-    assert said.rindex(b"\x1b[?25h") > said.rindex(b"\x1b[?25l")
+    assert said.rindex(SHOWN) > said.rindex(HIDDEN)
     assert b"Traceback" not in said
 
 
