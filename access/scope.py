@@ -199,6 +199,7 @@ class Stores:
                 return idle.pop()
         own = self._store.another()
         try:
+            own.share_cores()
             return own if scope is None else ScopedStore(own, scope)
         except BaseException:
             own.close()

@@ -309,6 +309,11 @@ class Store:
     def forgo_durability(self) -> None:
         """What this connection creates from now on may be lost in a power cut; a kill loses nothing."""
 
+    def share_cores(self) -> None:
+        """Leaves half of this machine's cores to other connections, each of which would else take them all: a page asks
+        several questions at once, and what two threads have grouped has to be merged, which is a third of a question
+        about jobs. A server has its own settings."""
+
     def create_like(self, new: str, table: str) -> None:
         """An empty table of the same structure; the statement takes no parameters."""
         self.command(f"CREATE TABLE {identifier(new)} AS {identifier(table)}")
@@ -396,6 +401,10 @@ class EmbeddedStore(Store):
 
     def forgo_durability(self) -> None:
         self.command(f"SET {NOT_SYNCED}")
+
+    def share_cores(self) -> None:
+        cores: int = self.value("SELECT getSetting('max_threads') AS cores")
+        self.command(f"SET max_threads = {max(1, cores // 2)}")
 
     def another(self, database: str = "") -> EmbeddedStore:
         name = database or self.database

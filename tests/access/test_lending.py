@@ -44,6 +44,8 @@ class Connection:
     def __init__(self, engine: Engine, number: int) -> None:
         self.engine, self.number, self.tenants = engine, number, cast("frozenset[str] | None", None)
 
+    def share_cores(self) -> None: ...
+
     def close(self) -> None:
         self.engine.closed.append(self.number)
 
@@ -136,6 +138,16 @@ def test_a_connection_is_lent_to_one_at_a_time_and_only_again_for_the_same_tenan
         with stores.scoped_to(who):
             assert len(engine.closed) == len(engine.made) - 1
         assert len(engine.closed) == len(engine.made), "nothing is kept any more"
+
+
+def test_whoever_asks_leaves_half_of_the_cores_to_others(store: Store) -> None:
+    cores = "SELECT getSetting('max_threads') AS cores"
+    all_of_them = store.value(cores)
+    stores = Stores(store)
+    for lease in (stores.scoped_to(ANALYST), stores.scoped_to(of("a")), stores.unscoped()):
+        with lease as lent:
+            assert lent.value(cores) == max(1, all_of_them // 2)
+    assert store.value(cores) == all_of_them
 
 
 def test_a_connection_that_cannot_be_made_a_tenants_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
