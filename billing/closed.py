@@ -34,6 +34,7 @@ class Closed:
             "closed_hours": self.closed_hours,
             "closed_from": self.books.start,
             "closed_until": self.books.end,
+            "checked_until": self.until,
         }
 
     def note(self) -> str:
@@ -55,7 +56,7 @@ class Closed:
         return f"only {self.closed_hours:,} of {self.hours:,} hours are closed, and the figures are of those: {books}"
 
 
-_NEVER = ("start", "end", "hours", "closed_hours", "closed_from", "closed_until")
+_NEVER = ("start", "end", "hours", "closed_hours", "closed_from", "closed_until", "checked_until")
 
 
 def closed_period(store: Store) -> Period | None:

@@ -64,12 +64,14 @@ class Span(Document):
 
 class ClosedSpan(Span):
     """A span with its number of hours and how many of these are closed; figures cover the closed ones.   closed_from,
-    closed_until: of all closed hours."""
+    closed_until: of all closed hours.   checked_until: up to where the last close went: an hour before it that is not
+    closed had no device."""
 
     hours: int | None
     closed_hours: int | None
     closed_from: Instant | None
     closed_until: Instant | None
+    checked_until: Instant | None = None
 
 
 class Dimensions(Document):

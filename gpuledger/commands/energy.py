@@ -15,7 +15,6 @@ from gpuledger.output import figures_of, percent, print_json, print_rows, say
 from warehouse.instants import rfc3339
 
 if TYPE_CHECKING:
-    from billing.closed import Closed
     from billing.energy.report import EnergyReport
     from gpuledger import documents
 
@@ -74,6 +73,7 @@ def report(
 def _report_of(document: documents.Energy) -> EnergyReport:
     """The report from the server's API: computing it stages tables, which the server's SQL cannot."""
     from billing.energy.report import EnergyReport
+    from gpuledger.closed_spans import closed_part_of
 
     *rows, platform, total = (
         {name: value for name, value in row if name in row.model_fields_set}
@@ -81,19 +81,9 @@ def _report_of(document: documents.Energy) -> EnergyReport:
     )
     held, measured = document.total.gpu_hours, document.total.measured_gpu_hours
     return EnergyReport(
-        _closed(document.period), tuple(document.by), tuple(rows), platform, total,
+        closed_part_of(document.period), tuple(document.by), tuple(rows), platform, total,
         None if held is None or measured is None else held - measured, tuple(document.notes),
     )  # fmt: skip
-
-
-def _closed(document: documents.ClosedSpan) -> Closed | None:
-    from billing.closed import Closed
-    from billing.periods import Period
-
-    if not (document.start and document.end and document.closed_from and document.closed_until):
-        return None
-    books = Period(document.closed_from, document.closed_until)
-    return Closed(Period(document.start, document.end), document.hours or 0, document.closed_hours or 0, books)
 
 
 @intensity.command("apply")

@@ -101,6 +101,8 @@ def cost(
     fmt: options.OutputFormat = options.Format.table,
 ) -> None:
     """GPU-hours and cost of the closed hours, by namespace or tenant."""
+    from gpuledger.closed_spans import note_of
+
     with client(_server(url), token_file) as server:
         ledger = server.ledger(period, costs.dimensions(by.value, namespace, cluster))
     rows = costs.rows_of(ledger, by.value, namespace, cluster)
@@ -114,7 +116,7 @@ def cost(
         say("no hour of that period is closed yet")
     else:
         span = f"{rfc3339(ledger.period.start)} to {rfc3339(ledger.period.end)}"
-        if note := costs.not_closed(ledger.period):
+        if note := note_of(ledger.period):
             say(note)
         shown = [_for_people(row, by.value) for row in rows]
         print_rows(shown[:-1], tuple(shown[-1]), fmt, f"{span}, GPU-hours and {rows[-1]['currency'] or 'no price'}",

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from billing.periods import is_all_since
-from gpuledger.documents import ClosedSpan, Ledger, LedgerRow
-from warehouse.instants import rfc3339
+from gpuledger.documents import Ledger, LedgerRow
 
 HOURS = ("allocated_gpu_hours", "used_gpu_hours", "idle_gpu_hours", "unmetered_gpu_hours")
 COSTS = ("list_cost", "billed_cost")
@@ -43,13 +41,3 @@ def _sum(rows: Sequence[LedgerRow]) -> dict[str, Decimal | None]:
         name: None if None in (known := [getattr(one, name) for one in rows]) else sum(known, Decimal(0))
         for name in HOURS + COSTS
     }
-
-
-def not_closed(period: ClosedSpan) -> str:
-    """What a reader must know of the figures of a period, of which some hours are closed; empty where all are."""
-    closed, begin = period.closed_hours or 0, period.closed_from
-    if closed == period.hours:
-        return ""
-    if begin and period.start and period.end and is_all_since(begin, period.start, period.end, closed):
-        return f"the books begin at {rfc3339(begin)}; all {closed} hours since are closed"
-    return f"{closed} of its {period.hours} hours are closed"

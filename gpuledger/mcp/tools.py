@@ -14,9 +14,9 @@ from pydantic import BaseModel, Field
 
 from billing.exact import DIGITS, rounded
 from billing.lines import lines_by
-from billing.periods import is_all_since
 from gpuledger import documents
 from gpuledger.client import Client
+from gpuledger.closed_spans import note_of
 from gpuledger.mcp import queries
 from warehouse.errors import LedgerError
 from warehouse.json_values import as_json
@@ -460,14 +460,8 @@ def _in(period: documents.ClosedSpan, asked: str) -> str:
 
 def _not_closed(period: documents.ClosedSpan) -> list[str]:
     """A note, if the figures do not cover the whole period."""
-    if not period.hours or period.hours == period.closed_hours:
-        return []
-    if not period.closed_hours:
-        return [f"None of the period's {grouped(period.hours, 'hour')} is closed: nothing is known of it."]
-    begin = period.closed_from
-    if begin and period.start and period.end and is_all_since(begin, period.start, period.end, period.closed_hours):
-        return [f"The books begin {_at(begin)}: the figures are of all {grouped(period.closed_hours, 'hour')} since."]
-    return [f"Closed are {period.closed_hours:,} of {grouped(period.hours, 'hour')}: the figures are of these."]
+    note = note_of(period)
+    return [f"{note[0].upper()}{note[1:]}."] if note else []
 
 
 def _month(text: str) -> str:

@@ -41,6 +41,7 @@ def test_hours_and_costs_by_tenant(books: Store) -> None:
             "closed_hours": 2,
             "closed_from": "2026-10-05T12:00:00.000Z",
             "closed_until": "2026-10-05T14:00:00.000Z",
+            "checked_until": None,
         },
         "rows": [
             {

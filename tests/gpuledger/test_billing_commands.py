@@ -66,6 +66,7 @@ def test_the_ledger_prints_json_csv_and_a_table(shell: Shell) -> None:
     assert document["period"] == {
         "start": "2026-10-01T00:00:00.000Z", "end": "2026-11-01T00:00:00.000Z", "hours": 744, "closed_hours": 1,
         "closed_from": "2026-10-05T12:00:00.000Z", "closed_until": "2026-11-01T01:00:00.000Z",
+        "checked_until": None,
     }  # fmt: skip
     assert [row["project"] for row in document["rows"]] == ["研发一部", "bsm", "qcd"]
     lines = shell(*asked, "--format", "csv").stdout.splitlines()

@@ -18,9 +18,7 @@ from typer.testing import CliRunner, Result
 
 from collectors.kubernetes.connection import KubernetesError
 from collectors.kubernetes.contexts import namespace_of
-from gpuledger.documents import ClosedSpan
 from gpuledger.kubectl.cli import app
-from gpuledger.kubectl.cost import not_closed
 from gpuledger.kubectl.explain import explanation, lines
 from scheduler.kubernetes import pods as pods_of
 from scheduler.kubernetes.status import Standing, status_of
@@ -271,14 +269,6 @@ def test_cost_is_the_ledgers_by_namespace_or_tenant(asked: Site) -> None:
     assert [line.split()[0] for line in said.splitlines()[1:]] == ["tenant", "speech", "vision", "total"]
     csv = run("cost", "--period", "2026-10", "--format", "csv").stdout.splitlines()
     assert (csv[0].split(",")[0], len(csv)) == ("namespace", 3)
-
-
-def test_what_is_not_closed_of_a_month_is_said() -> None:
-    start, begin, end = (datetime(2026, month, day, tzinfo=UTC) for month, day in ((10, 1), (10, 28), (11, 1)))
-    span = {"start": start, "end": end, "hours": 744, "closed_from": begin, "closed_until": end}
-    said = [not_closed(ClosedSpan(**span, closed_hours=closed)) for closed in (744, 96, 95)]
-    begins = "the books begin at 2026-10-28T00:00:00.000Z; all 96 hours since are closed"
-    assert said == ["", begins, "95 of its 744 hours are closed"]
 
 
 def test_cost_of_one_namespace_or_cluster_alone(asked: Site) -> None:

@@ -153,7 +153,8 @@ def test_the_parts_of_a_changed_bill_sum_to_the_difference(monkeypatch: pytest.M
         tools, "_bill", lambda _client, _tenant, month: draft.model_copy(update={"lines": bills[month], "number": None})
     )
     found = tools.bill_change(admin, "vision", "2026-10", "2026-09")
-    assert "2026-09: None of the period's 720 hours is closed: nothing is known of it." in found.notes
+    before = next(note for note in found.notes if note.startswith("2026-09: "))
+    assert before.startswith("2026-09: Nothing from ") and " is closed: the books are closed from " in before
     parts = {one["what"]: one for one in found.evidence}
     assert found.figures["difference"] == "13.28"
     # usage: h100 4.00 + 6.00, l40s -5.00, third 0.33; the minimum 7.00 and the tax 0.95 have no split
@@ -287,13 +288,16 @@ def test_arguments_that_do_not_fit_are_refused_in_one_line(admin: Client) -> Non
 
 def test_what_nobody_holds_costs_nothing_unknown_and_hours_that_are_not_closed_are_said(admin: Client) -> None:
     assert tools.idle_holders(admin, "nobody-here").answer.endswith("there is no allocation of nobody-here.")
-    assert tools.gpu_waste(admin, "2030-01").notes == [
-        "None of the period's 744 hours is closed: nothing is known of it."
-    ]
+    books = "the books are closed from 2026-10-01 00:00Z to 2026-11-01 00:00Z."
+    nothing = f"Nothing from 2030-01-01 00:00Z to 2030-02-01 00:00Z is closed: {books}"
+    assert tools.gpu_waste(admin, "2030-01").notes == [nothing]
     part = admin.efficiency("2026-10").period.model_copy(update={"closed_hours": 24})
-    assert tools._not_closed(part) == ["Closed are 24 of 744 hours: the figures are of these."]
+    part = part.model_copy(update={"checked_until": None})
+    only = f"Only 24 of 744 hours are closed, and the figures are of those: {books}"
+    assert tools._not_closed(part) == [only]
     since = part.model_copy(update={"closed_from": part.end and part.end - timedelta(days=1)})
-    assert tools._not_closed(since) == ["The books begin 2026-10-31 00:00 UTC: the figures are of all 24 hours since."]
+    begins = "The books begin with the inventory, at 2026-10-31 00:00Z: the figures are of all 24 hours since."
+    assert tools._not_closed(since) == [begins]
 
 
 def test_a_tenant_is_answered_from_its_own_books(served_site: Site) -> None:

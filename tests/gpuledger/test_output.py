@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import random
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from billing.closed import Closed
-from billing.periods import parse_period
+from billing.closed import HOUR, Closed, period_document
+from billing.periods import Period, parse_period
 from gpuledger import output
 from gpuledger.cli import build, run
+from gpuledger.closed_spans import closed_part_of, note_of
+from gpuledger.documents import ClosedSpan
 from gpuledger.options import Format
 from tests.conftest import REPO
+from tests.draws import drawn_seed
 from tests.stores import fresh_store
 from warehouse.errors import LedgerError
+from warehouse.json_values import as_json
 
 HOSTILE = "a\x1b[2Kb\r\nml  0.00\x9b31m\u202edecrof\u2028\x07[red]"
 
@@ -128,6 +135,29 @@ def test_of_a_month_in_which_the_inventory_begins_no_hour_is_said_to_be_open() -
     assert Closed(month, 744, 95, books).note().startswith("only 95 of 744 hours are closed")
     until = parse_period("2026-10-28..2026-10-31", "UTC")
     assert Closed(month, 744, 72, until).note().startswith("only 72 of 744 hours are closed")
+
+
+@pytest.mark.parametrize("seed", [drawn_seed("what is closed") + n for n in range(200)])
+def test_a_server_tells_whoever_asks_it_as_much_as_its_own_commands_know(seed: int) -> None:
+    """As found: over a server `energy`, the assistant's tools and kubectl said "only 95 of 744 hours are closed" of an
+    inventory that had ended."""
+    draw = random.Random(seed)
+    first, last, begin, end = (datetime(2026, 10, 1, tzinfo=UTC) + HOUR * draw.randrange(40) for _ in range(4))
+    of, books = Period(min(first, last), max(first, last) + HOUR), Period(min(begin, end), max(begin, end) + HOUR)
+    hours = (of.end - of.start) // HOUR
+    overlap = max(0, (min(of.end, books.end) - max(of.start, books.start)) // HOUR)
+    closed = draw.choice([hours, overlap, draw.randrange(hours + 1), 0])
+    until = draw.choice([None, books.end, of.end, books.end + HOUR * draw.randrange(9)])
+    here = Closed(of, hours, closed, books, until)
+    said = ClosedSpan.model_validate_json(json.dumps(as_json(here.document())))
+    assert closed_part_of(said) == here
+    assert note_of(said) == here.note()
+
+
+def test_where_nothing_was_ever_closed_a_server_says_that() -> None:
+    said = ClosedSpan.model_validate(period_document(None))
+    assert closed_part_of(said) is None
+    assert note_of(said) == "no hour is closed yet"
 
 
 def test_a_command_whose_outputs_are_closed_does_what_it_is_asked(tmp_path: Path) -> None:
