@@ -99,31 +99,34 @@ def in_worker(work: Callable[[], Result], stop: threading.Event) -> Result:
     """
     outcome: list[Result] = []
     errors: list[BaseException] = []
+    # Not the thread's `join`: up to Python 3.12, one that is interrupted takes a thread that still runs for ended.
+    ended = threading.Event()
 
     def run() -> None:
         try:
             outcome.append(work())
         except BaseException as error:  # noqa: BLE001 (handed to the caller below)
             errors.append(error)
+        finally:
+            ended.set()
 
-    thread = threading.Thread(target=run, name="work", daemon=True)
-    thread.start()
+    threading.Thread(target=run, name="work", daemon=True).start()
     try:
-        while thread.is_alive():
-            thread.join(0.2)
+        while not ended.wait(0.2):
+            pass
     except KeyboardInterrupt:
         stop.set()
-        _wait_or_end(thread)
+        _wait_or_end(ended)
         raise
     if errors:
         raise errors[0]
     return outcome[0]
 
 
-def _wait_or_end(thread: threading.Thread) -> None:
+def _wait_or_end(ended: threading.Event) -> None:
     with contextlib.suppress(KeyboardInterrupt):
-        thread.join(PATIENCE_SECONDS)
-    if thread.is_alive():
+        ended.wait(PATIENCE_SECONDS)
+    if not ended.is_set():
         console(stderr=True).show_cursor()
         os._exit(INTERRUPTED)
 

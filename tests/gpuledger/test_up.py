@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import signal
 import socket
 import subprocess
@@ -148,6 +149,21 @@ def test_work_stops_at_its_next_word_of_progress() -> None:
 
     with pytest.raises(Stopped):
         in_worker(work, stop)
+
+
+def test_an_interruption_waits_until_the_work_has_stopped() -> None:
+    """As found: Python 3.11 took the thread for ended, so that the store was closed under a running statement."""
+    stop, ended = threading.Event(), list[str]()
+
+    def work() -> None:
+        stop.wait(PATIENCE_SECONDS)
+        threading.Event().wait(0.5)
+        ended.append("the statement")
+
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        in_worker(work, stop)
+    assert ended
 
 
 @pytest.mark.parametrize("day", [date(2026, 10, 1) + timedelta(days=n) for n in range(0, 366, 13)], ids=str)
