@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -38,7 +39,8 @@ def made_apart(url: str, fill: Callable[[Store, Steps], Result], *more: Connecti
         except (EOFError, ConnectionError):
             raise _left(process.wait()) from None
         except KeyboardInterrupt:
-            _interrupt(process)
+            end.close()
+            _wait_or_kill(process)
             raise
     if error is not None:
         raise error if isinstance(error, Exception) else LedgerError(*error)
@@ -46,9 +48,9 @@ def made_apart(url: str, fill: Callable[[Store, Steps], Result], *more: Connecti
     return result
 
 
-def _interrupt(process: subprocess.Popen[bytes]) -> None:
-    """Ends it, and waits until it has; at once if somebody interrupts once more."""
-    process.send_signal(signal.SIGINT)
+def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
+    """Waits until it has noticed that nobody asks any more; kills it if somebody interrupts once more. It gets no
+    signal: while it still begins, that would be a traceback."""
     try:
         process.wait(PATIENCE_SECONDS + 5)
     except (KeyboardInterrupt, subprocess.TimeoutExpired):
@@ -71,7 +73,10 @@ def _left(status: int) -> BaseException:
 
 def _run(end: Connection) -> None:
     """The process that fills it."""
-    url, fill = end.recv()
+    try:
+        url, fill = end.recv()
+    except (EOFError, OSError):  # whoever asked is gone already
+        sys.exit(INTERRUPTED)
     answered = threading.Event()
     threading.Thread(target=_interrupt_without, args=(end, answered), name="asked", daemon=True).start()
     answer: Any = None
@@ -84,7 +89,8 @@ def _run(end: Connection) -> None:
     except (OSError, ModuleNotFoundError) as failed:
         error = failed
     answered.set()
-    end.send((answer, error))
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # interrupted just now
+        end.send((answer, error))
 
 
 def _interrupt_without(end: Connection, answered: threading.Event) -> None:

@@ -48,9 +48,17 @@ def checked_address(param: typer.CallbackParam, value: str | None) -> str | None
 
 def refuse_impossible(option: str, folder: Path) -> None:
     """Errors: LedgerError if a folder is not there and cannot be made; else a command would say so after its work."""
-    above = next(one for one in (folder, *folder.absolute().parents) if os.path.exists(one))  # noqa: PTH110 (of any)
-    if not above.is_dir():
-        raise LedgerError(f"{option} {folder}", f"{above} is not a folder", "Name another one")
+    for above in (folder, *folder.absolute().parents):
+        try:
+            os.lstat(above)
+            break
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:  # such as a name that is too long
+            raise LedgerError(f"{option} {folder}", error.strerror or str(error), "Name another one") from None
+    if not os.path.isdir(above):  # noqa: PTH112 (of any)
+        what = "is a link to nothing" if above.is_symlink() and not above.exists() else "is not a folder"
+        raise LedgerError(f"{option} {folder}", f"{above} {what}", "Name another one")
     if above != folder and not os.access(above, os.W_OK | os.X_OK):
         raise LedgerError(f"{option} {folder}", f"cannot be made: {above} cannot be written", "Name another one")
 
@@ -143,7 +151,7 @@ Backups = Annotated[
     Path | None,
     typer.Option(
         "--backups", envvar="GPULEDGER_BACKUPS", help="Folder of the store's backups (docs/backups.md).",
-        file_okay=False, resolve_path=True,
+        file_okay=False, resolve_path=True, writable=True,
     ),
 ]  # fmt: skip
 BackupsBucket = Annotated[

@@ -12,7 +12,6 @@ from typing import Any
 from warehouse.leads import ALONE, Leads
 from warehouse.store import Store
 
-
 # One run at a time is what we ask for: a run that takes longer than its interval is no news.
 logging.getLogger("apscheduler.scheduler").setLevel(logging.ERROR)
 

@@ -22,14 +22,14 @@ def register(app: typer.Typer) -> None:
 
 def acceptance(
     plan: Annotated[Path | None, typer.Argument(help="The plan, YAML.", show_default="a plan for PyTorch")] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder of report.html and report.json.", file_okay=False)] = Path(
-        "acceptance"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of report.html and report.json.", file_okay=False, writable=True)
+    ] = Path("acceptance"),
     against: Annotated[
         Path | None, typer.Option("--against", help="An earlier report.json, to compare throughput with.")
     ] = None,
     record: Annotated[
-        Path | None, typer.Option("--record", help="Folder to store the runs in.", file_okay=False)
+        Path | None, typer.Option("--record", help="Folder to store the runs in.", file_okay=False, writable=True)
     ] = None,
     recorded: Annotated[
         Path | None, typer.Option("--recorded", help="Judge stored runs, run nothing.", file_okay=False)

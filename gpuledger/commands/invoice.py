@@ -38,7 +38,10 @@ Tenant = options.OneTenant
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out", help="A folder to write to: html, json, csv and pdf, or the --format asked for.", file_okay=False
+        "--out",
+        help="A folder to write to: html, json, csv and pdf, or the --format asked for.",
+        file_okay=False,
+        writable=True,
     ),
 ]
 Fmt = Annotated[InvoiceFormat, typer.Option("--format", help="How to print the answer.")]
@@ -158,7 +161,9 @@ def statement(
     fmt: Fmt = InvoiceFormat.table,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="A folder to write to: html, json and pdf, or the --format.", file_okay=False),
+        typer.Option(
+            "--out", help="A folder to write to: html, json and pdf, or the --format.", file_okay=False, writable=True
+        ),
     ] = None,
 ) -> None:
     """A month by day and workload, and the platform's own time by pool; changes nothing."""

@@ -30,7 +30,9 @@ group = typer.Typer(
 
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Write Parquet files into this folder instead of the store.", file_okay=False),
+    typer.Option(
+        "--out", help="Write Parquet files into this folder instead of the store.", file_okay=False, writable=True
+    ),
 ]
 Cdfs = Annotated[
     Path | None,

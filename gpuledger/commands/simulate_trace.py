@@ -75,7 +75,10 @@ def trace(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="Write the first run's devices and events as Parquet into this folder.", file_okay=False
+            "--out",
+            help="Write the first run's devices and events as Parquet into this folder.",
+            file_okay=False,
+            writable=True,
         ),
     ] = None,
     into_store: Annotated[

@@ -84,6 +84,7 @@ def up(
             "--out",
             help="Folder of the demo's invoices, or of the drafts from a Prometheus.",
             file_okay=False,
+            writable=True,
             show_default="demo/invoices, drafts",
         ),
     ] = None,

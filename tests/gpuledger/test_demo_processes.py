@@ -21,7 +21,7 @@ import pytest
 
 from access.settings import AccessSettings
 from collectors.simulated import FleetPlan
-from gpuledger import demo, demo_making
+from gpuledger import apart, demo, demo_making, making
 from gpuledger.demo_fleet import Feed, Fleet
 from gpuledger.making import made_apart
 from gpuledger.steps import Steps
@@ -245,14 +245,19 @@ def test_a_store_that_is_being_made_is_held_by_the_command_that_was_typed(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "words", ["--seed -1", "--out {file}", "--out {file}/below", "--out {file}/far/below", "--out /dev/null/x"]
-)
+    "words",
+    [
+        "--seed -1", "--out {file}", "--out {file}/below", "--out {file}/far/below", "--out /dev/null/x",
+        "--out {link}", "--out {link}/below", f"--out {'x' * 256}", "--out /proc/sys/kernel/below",
+    ],
+)  # fmt: skip
 def test_what_cannot_be_made_is_refused_before_anything_is_done(tmp_path: Path, words: str) -> None:
     (file := tmp_path / "file").write_text("a file")
-    given = words.format(file=file).split()
+    (link := tmp_path / "link").symlink_to("nothing")
+    given = words.format(file=file, link=link).split()
     said = run("up", "--demo", "--store", f"chdb://{tmp_path}/store", "--port", "0", *given)
     assert said.exit_code == 2 or isinstance(said.exception, LedgerError)
-    assert sorted(tmp_path.iterdir()) == [file]
+    assert sorted(tmp_path.iterdir()) == [file, link]
 
 
 def full_disk(store: Store, steps: Steps) -> None:
@@ -292,6 +297,32 @@ def test_the_result_of_the_process_that_fills_a_store_is_returned(tmp_path: Path
     with pytest.raises(SystemExit) as left:
         made_apart(f"chdb://{tmp_path}/store", leaves)
     assert left.value.code == 3
+
+
+def waits(store: Store, steps: Steps) -> None:
+    with steps.step("Waits") as step:
+        for _ in range(6000):
+            step.update()
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize("milliseconds", [20, 40, 60, 80, 120, 200])
+def test_the_process_that_fills_a_store_is_silent_when_interrupted_as_it_begins(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], milliseconds: int
+) -> None:
+    """As found: SIGINT before it could take one was a traceback."""
+    interrupt = threading.Timer(milliseconds / 1000, os.kill, (os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        interrupt.start()
+        made_apart(f"chdb://{tmp_path}/store", waits)
+    assert capfd.readouterr().err == ""
+
+
+def test_the_process_that_fills_a_store_is_silent_if_nobody_asks_it(capfd: pytest.CaptureFixture[str]) -> None:
+    process, end = apart.begin(making._run)
+    end.close()
+    assert process.wait(PATIENCE_SECONDS) == 130
+    assert capfd.readouterr().err == ""
 
 
 def below(pid: int) -> list[int]:
