@@ -24,7 +24,7 @@ from typer.core import TyperCommand, TyperGroup
 from gpuledger import __version__
 from gpuledger.commands import COMMANDS
 from gpuledger.options import refuse_impossible
-from gpuledger.output import INTERRUPTED, ROWS, complain, limit_rows
+from gpuledger.output import AGAIN, INTERRUPTED, ROWS, complain, limit_rows
 from warehouse.errors import LedgerError
 from warehouse.private_files import keep_private
 
@@ -289,5 +289,5 @@ def run(command: Callable[..., Any], arguments: list[str] | None) -> None:
             _forget_output()
         sys.exit(2)
     except KeyboardInterrupt:
-        complain("interrupted; run the same command again to continue")
+        complain(AGAIN)
         sys.exit(INTERRUPTED)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """A command's status after it: 128 + SIGINT."""
+AGAIN = "interrupted; run the same command again to continue"
 _PIPE_WIDTH = 240
 """Width of a table in a pipe, in columns; wide, because grep finds nothing in folded cells."""
 _WIDE = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60"

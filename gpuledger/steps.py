@@ -17,8 +17,9 @@ from typing import NoReturn, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from gpuledger.output import INTERRUPTED, console
+from gpuledger.output import AGAIN, INTERRUPTED, complain, console
 from warehouse.store import Store, migrate
+from warehouse.this_python import asked_by
 
 Result = TypeVar("Result")
 
@@ -128,6 +129,8 @@ def _wait_or_end(ended: threading.Event) -> None:
         ended.wait(PATIENCE_SECONDS)
     if not ended.is_set():
         console(stderr=True).show_cursor()
+        if asked_by() == os.getpid():  # else whoever asked says so
+            complain(AGAIN)
         os._exit(INTERRUPTED)
 
 

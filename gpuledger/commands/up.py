@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from billing.ledger_report import LedgerReport
     from collectors.prometheus.history import Asked, History
     from gpuledger.demo import Demo
+    from gpuledger.demo_fleet import Fleet
     from gpuledger.demo_scheduler import DemoScheduler
     from gpuledger.from_prometheus import Found
     from gpuledger.steps import Steps
@@ -107,6 +107,7 @@ def up(
     """Open the store, close the books every hour, evaluate alerts and serve the dashboard, until Ctrl-C."""
     from access.leader import leading
     from alerts.periodic import AlertSettings
+    from gpuledger.demo_fleet import Fleet
     from gpuledger.making import made_apart
     from gpuledger.serve import (
         FOLLOW_SECONDS,
@@ -152,16 +153,21 @@ def up(
         listener = None if no_serve else stack.enter_context(listen(host, port))
         made: Demo | None = None
         found: Found | None = None
+        fleet = stack.enter_context(contextlib.closing(Fleet.start())) if demo else None
         if listener is not None and url.rstrip("/") != IN_MEMORY:
-            if demo:
-                made = _made_apart(stack, url, seed, folder, listener, access)
+            if fleet is not None:
+                from gpuledger.demo_making import make
+
+                made = make(url, seed, folder, url_of(listener), access, fleet)
             elif asked is not None:
                 found = made_apart(url, partial(_imported_apart, asked, folder))
         opened = stack.enter_context(open_store(url, backups, bucket, backups_keep))
         following: Callable[[Store, threading.Event], None] | None = None
         follow_seconds = FOLLOW_SECONDS
-        if demo and made is None:
-            made = prepared(opened, partial(_made_here, seed, folder, access))
+        if fleet is not None:
+            made = made or prepared(opened, partial(_made_here, seed, folder, access, fleet))
+            if made.feed is None:
+                fleet.close()
         elif asked is not None:
             history = stack.enter_context(_history(opened, asked))
             found = found or prepared(opened, partial(_imported, history, asked, folder))
@@ -232,25 +238,10 @@ def _history(store: Store, asked: Asked) -> contextlib.closing[History]:
     return contextlib.closing(open_history(store, asked, datetime.now(UTC)))
 
 
-def _made_apart(
-    stack: contextlib.ExitStack, url: str, seed: int, folder: Path, listener: socket.socket, access: AccessSettings
-) -> Demo:
-    """The demo as processes of their own make it; its fleet goes on until the stack ends."""
-    from gpuledger.demo_fleet import Fleet
-    from gpuledger.demo_making import make
-    from gpuledger.serve import url_of
-
-    fleet = stack.enter_context(contextlib.closing(Fleet.start()))
-    made = make(url, seed, folder, url_of(listener), access, fleet)
-    if made.feed is None:
-        fleet.close()
-    return made
-
-
-def _made_here(seed: int, out: Path, access: AccessSettings, store: Store, steps: Steps) -> Demo:
+def _made_here(seed: int, out: Path, access: AccessSettings, fleet: Fleet, store: Store, steps: Steps) -> Demo:
     from gpuledger import demo as demonstration
 
-    return demonstration.build(store, seed, out, steps, datetime.now(UTC), access=access)
+    return demonstration.build(store, seed, out, steps, datetime.now(UTC), access=access, fleet=fleet)
 
 
 @contextlib.contextmanager

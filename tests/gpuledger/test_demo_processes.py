@@ -21,7 +21,7 @@ import pytest
 
 from access.settings import AccessSettings
 from collectors.simulated import FleetPlan
-from gpuledger import apart, demo, demo_making, making
+from gpuledger import apart, demo, demo_making, making, steps
 from gpuledger.demo_fleet import Feed, Fleet
 from gpuledger.making import made_apart
 from gpuledger.steps import Steps
@@ -214,6 +214,32 @@ def test_who_is_interrupted_leaves_no_process_behind(tmp_path: Path, how: str) -
     else:
         assert (code, said) == (130, f"{AGAIN}\n")
     assert time.monotonic() - began < PATIENCE_SECONDS
+
+
+@pytest.mark.parametrize("words", ["--no-serve --store chdb://{folder}/store", "--port 0 --store chdb://memory"])
+def test_a_demo_that_is_made_beside_its_fleet_alone_is_interrupted_at_once(tmp_path: Path, words: str) -> None:
+    """As found: it waited for 20 seconds until the fleet's jobs were placed, and then said nothing."""
+    command = [sys.executable, "-c", UP, "up", "--demo", "--out", str(tmp_path / "out")]
+    given = words.format(folder=tmp_path).split()
+    with subprocess.Popen([*command, *given], stderr=subprocess.PIPE, text=True, process_group=0) as process:
+        until(lambda: [pid for pid in below(process.pid) if cpu_seconds(pid) > 3], "a fleet at work")
+        began, (fleet,) = time.monotonic(), below(process.pid)
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        assert (process.stderr.read(), process.wait()) == (f"{AGAIN}\n", 130)
+        assert time.monotonic() - began < steps.PATIENCE_SECONDS
+    until(lambda: not alive(fleet), "the end of its fleet")
+
+
+def test_work_that_does_not_stop_is_left_with_a_line() -> None:
+    """As found: exit status 130, and silence."""
+    code = (
+        "import threading, time; from gpuledger import cli, steps; steps.PATIENCE_SECONDS = 0.5; "
+        "import os, signal; threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start(); "
+        "steps.in_worker(lambda: time.sleep(60), threading.Event())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, f"{AGAIN}\n")
 
 
 def test_the_process_that_makes_it_is_killed_and_a_terminal_has_its_cursor_again(tmp_path: Path) -> None:
