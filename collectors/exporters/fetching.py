@@ -187,7 +187,9 @@ def _secret(path: Path, option: str, otherwise: str) -> str:
     try:
         found = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as mistake:
-        raise SourceError(f"{option} {path}", f"cannot be read: {mistake}") from mistake
+        raise SourceError(f"{option} {path}", f"cannot be read: {mistake}", "Check its path and its owner") from mistake
+    if not found:
+        raise SourceError(f"{option} {path}", "is empty", "Write the secret into it, in one line")
     if not found.isprintable():
         raise SourceError(f"{option} {path}", otherwise)
     return found

@@ -184,6 +184,10 @@ def test_wrong_addresses_and_refusals_are_one_line_without_the_secret(fake: Expo
     assert "HTTP 404" in said() and "Give a Prometheus's address" in said()
     fake.status = 401
     assert "Give a token or login that it accepts" in said()
+    (tmp_path / "token").write_text("\n")
+    for name, why in (("token", "is empty"), ("absent", "cannot be read")):
+        for access in (Access(token_file=tmp_path / name), Access(login_file=tmp_path / name)):
+            assert why in (line := said(access)) and "Give a Prometheus's address" not in line
     (tmp_path / "login").write_text("ada:open sesame\n")
     assert "sesame" not in said(Access(login_file=tmp_path / "login"))
     sent = base64.b64encode(b"ada:open sesame").decode()
