@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,3 +70,24 @@ with open_store("chdb://" + sys.argv[1]) as store:
     assert done.returncode == 0, done.stderr
     first, *_ = map(float, done.stdout.split())
     assert first > 50, done.stdout
+
+
+@pytest.mark.parametrize(("given", "read"), [("", "lg_tcache_max:10"), ("lg_tcache_max:12", "lg_tcache_max:12")])
+def test_the_engine_s_allocator_keeps_little_for_each_thread_unless_it_was_told_otherwise(
+    tmp_path: Path, given: str, read: str
+) -> None:
+    """Before the engine is loaded: it reads that once."""
+    code = """
+import os, sys
+from warehouse.store import open_store
+assert "chdb" not in sys.modules
+with open_store("chdb://" + sys.argv[1]) as store:
+    print(os.environ["JE_MALLOC_CONF"], store.value("SELECT 7 AS n"))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "JE_MALLOC_CONF"}
+    if given:
+        environment["JE_MALLOC_CONF"] = given
+    command = [sys.executable, "-c", code, str(tmp_path / "store")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == f"{read} 7\n"
+    assert "jemalloc" not in done.stderr, "it knows the setting"
