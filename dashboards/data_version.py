@@ -42,7 +42,7 @@ class AnswerCache:
         self._written: OrderedDict[Hashable, dict[Written, list[Any]]] = OrderedDict()
         self._written_rows = 0
         self._recent: OrderedDict[Hashable, tuple[float, Any]] = OrderedDict()
-        self._came: OrderedDict[Hashable, None] = OrderedDict()
+        self._reached: OrderedDict[Hashable, datetime] = OrderedDict()
         self._views: Mapping[str, str] = {}
         self._reads: dict[str, frozenset[str]] = {}
         self._sees_parts = True
@@ -97,19 +97,21 @@ class AnswerCache:
                 self._recent.popitem(last=False)
         return answer
 
-    def came(self, key: Hashable, ask: Callable[[], bool]) -> bool:
-        """Whether something has come that does not go again: asked for until it has."""
+    def reached(self, key: Hashable, at: datetime, ask: Callable[[], datetime | None]) -> datetime | None:
+        """How far something has come that never goes back: as it was known, if that is far enough, else as asked now."""
         with self._lock:
-            if key in self._came:
-                self._came.move_to_end(key)
-                return True
-        if not ask():
-            return False
-        with self._lock:
-            self._came[key] = None
-            while len(self._came) > ANSWERS_CACHED:
-                self._came.popitem(last=False)
-        return True
+            known = self._reached.get(key)
+            if known is not None:
+                self._reached.move_to_end(key)
+        if known is not None and known >= at:
+            return known
+        found = ask()
+        if found is not None:
+            with self._lock:
+                self._reached[key] = max(found, self._reached.get(key, found))
+                while len(self._reached) > ANSWERS_CACHED:
+                    self._reached.popitem(last=False)
+        return found
 
     def parts(self, store: Store) -> Mapping[str, Sequence[tuple[str, int]]] | None:
         """The partitions of each table, each with a fingerprint; None if the server does not let us see them."""
@@ -194,9 +196,9 @@ class DataVersion:
         of when it is. Callers must not change it."""
         return ask() if self.cache is None else self.cache.recent((self.scope, what), seconds, ask)
 
-    def came(self, what: Hashable, ask: Callable[[], bool]) -> bool:
-        """Whether something has come that does not go again, such as a fact after a period: asked for until it has."""
-        return ask() if self.cache is None else self.cache.came((self.scope, what), ask)
+    def reached(self, what: Hashable, at: datetime, ask: Callable[[], datetime | None]) -> datetime | None:
+        """How far something has come that never goes back, such as the facts: asked for until that is far enough."""
+        return ask() if self.cache is None else self.cache.reached((self.scope, what), at, ask)
 
     def _state(self, table: str, until: datetime | None) -> int:
         partitions = self.parts.get(table, ())

@@ -32,16 +32,12 @@ def known_until(store: Store, filters: Filters) -> datetime:
     if filters.period is None:
         raise filters.nothing_closed()
     end = filters.period.end
-    newest = end
 
-    def has_passed() -> bool:
-        nonlocal newest
+    def newest() -> datetime | None:
         at = moment(store, datetime.now(UTC))
-        newest = end if at is None else min(end, at.after)
-        return at is not None and newest == end
+        return at and at.after
 
-    filters.data_version.came(("facts until", end), has_passed)
-    return newest
+    return min(end, filters.data_version.reached("facts", end, newest) or end)
 
 
 def said_at(end: datetime, filters: Filters, words: Language) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from dashboards.pages import overview
 from tests.dashboards.pages.conftest import DAY
 from tests.dashboards.pages.operated import operate
 from tests.dashboards.pages.test_page_by_page import PAGES
-from tests.draws import seldom
+from tests.draws import dice_of, seldom
 from warehouse.errors import StoreError
 from warehouse.store import Store, identifier
 
@@ -168,11 +168,25 @@ def test_an_allocation_that_ended_after_the_period_is_a_fact_of_it(house: Store)
     assert "paid by others" in before and "paid by others" not in queues()
 
 
-def test_what_has_come_is_not_asked_for_again(house: Store) -> None:
-    memory, answers = AnswerCache(), iter((False, True, False))
-    version = DataVersion.of(house, "a", memory)
-    assert [version.came("x", lambda: next(answers)) for _ in range(3)] == [False, True, True]
-    assert not DataVersion.of(house, "b", memory).came("x", lambda: next(answers)), "of another scope"
+def test_what_is_known_to_have_come_far_enough_is_not_asked_for_again(house: Store) -> None:
+    """Whatever is wanted in whatever order, the answer is as if it were asked for each time."""
+    dice, memory = dice_of(None), AnswerCache()
+    start = datetime(2026, 10, 1, tzinfo=UTC)
+    now, known = dict.fromkeys("ab", start), dict[str, datetime]()
+    for _ in range(300):
+        scope, wanted = dice.choice("ab"), start + timedelta(hours=dice.randrange(60))
+        now[scope] += timedelta(hours=dice.randrange(2))
+        asked: list[str] = []
+
+        def newest(scope: str = scope, asked: list[str] = asked) -> datetime | None:
+            asked.append(scope)
+            return now[scope] if now[scope] > start else None  # first there is nothing
+
+        found = DataVersion.of(house, scope, memory).reached("x", wanted, newest)
+        assert (found is not None and found >= wanted) == (now[scope] > start and now[scope] >= wanted)
+        assert bool(asked) == (scope not in known or known[scope] < wanted)
+        if asked and now[scope] > start:
+            known[scope] = now[scope]
 
 
 def test_a_table_that_was_emptied_and_filled_anew_is_another(house: Store) -> None:
