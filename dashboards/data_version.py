@@ -98,7 +98,7 @@ class AnswerCache:
         return answer
 
     def reached(self, key: Hashable, at: datetime, ask: Callable[[], datetime | None]) -> datetime | None:
-        """How far something has come that never goes back: as it was known, if that is far enough, else as asked now."""
+        """How far something has come that never goes back: as was known if that is far enough, else as asked now."""
         with self._lock:
             known = self._reached.get(key)
             if known is not None:

@@ -35,7 +35,7 @@ def known_until(store: Store, filters: Filters) -> datetime:
 
     def newest() -> datetime | None:
         at = moment(store, datetime.now(UTC))
-        return at and at.after
+        return at.after if at is not None else None
 
     return min(end, filters.data_version.reached("facts", end, newest) or end)
 
