@@ -14,7 +14,10 @@ HASHED = "sipHash64(toString(tuple(*)))"
 
 
 def columns_of(store: Store, table: str) -> list[tuple[str, str]]:
-    sql = "SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}"
+    sql = (
+        "SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = {table:String}"
+        " AND default_kind != 'ALIAS'"  # which no row holds
+    )
     return [(row["name"], row["type"]) for row in store.rows(sql, {"table": table})]
 
 

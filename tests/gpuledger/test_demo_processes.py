@@ -25,6 +25,7 @@ from gpuledger import apart, demo, demo_making, making, steps
 from gpuledger.demo_fleet import Feed, Fleet
 from gpuledger.making import made_apart
 from gpuledger.steps import Steps
+from tests.conftest import REPO
 from tests.draws import drawn_seed
 from tests.gpuledger.running import refused, run
 from tests.patience import PATIENCE_SECONDS, until
@@ -332,16 +333,33 @@ def waits(store: Store, steps: Steps) -> None:
             time.sleep(0.1)
 
 
-@pytest.mark.parametrize("milliseconds", [20, 40, 60, 80, 120, 200])
+FILLS = """
+import signal, sys
+from gpuledger.making import made_apart
+from tests.gpuledger.test_demo_processes import waits
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    print("begins", flush=True)
+    made_apart(sys.argv[1], waits)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("milliseconds", [20, 60, 120, 200])
 def test_the_process_that_fills_a_store_is_silent_when_interrupted_as_it_begins(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], milliseconds: int
+    tmp_path: Path, milliseconds: int
 ) -> None:
     """As found: SIGINT before it could take one was a traceback."""
-    interrupt = threading.Timer(milliseconds / 1000, os.kill, (os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
-        interrupt.start()
-        made_apart(f"chdb://{tmp_path}/store", waits)
-    assert capfd.readouterr().err == ""
+    command = [sys.executable, "-c", FILLS, f"chdb://{tmp_path}/store"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0, cwd=REPO
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "begins\n"
+        time.sleep(milliseconds / 1000)
+        process.send_signal(signal.SIGINT)
+        assert (process.stderr.read(), process.wait(PATIENCE_SECONDS)) == ("", 130)
 
 
 def test_the_process_that_fills_a_store_is_silent_if_nobody_asks_it(capfd: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ from billing.close import close
 from billing.invoicing.drafts import draft_all
 from billing.periods import parse_month
 from gpuledger import demo
+from gpuledger.demo_fleet import Feed
 from gpuledger.demo_scheduler import DemoScheduler
 from gpuledger.steps import Steps
 from tests.draws import seldom
@@ -219,7 +220,7 @@ def test_an_idle_notebook_is_reclaimed_and_comes_back_to_its_place(
         with DemoScheduler(log, "demo", clock) as again:
             again.look(store)
             kept: dict[str, list[datetime]] = defaultdict(list)
-            for record, table in demo.Feed(story.plan, WATCHED).until(WATCHED + timedelta(hours=1)):
+            for record, table in Feed(story.plan, WATCHED).until(WATCHED + timedelta(hours=1)):
                 left = again.without_stopped(record.name, table)
                 kept[record.name] += left.filter(pc.equal(left["workload_id"], job))["ts"].to_pylist()
         close(store, WATCHED + timedelta(hours=1), WATCHED + timedelta(hours=1))
