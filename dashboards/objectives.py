@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
 
 from alerts.slo import status
 from alerts.slo.status import SeriesStatus
@@ -15,7 +17,12 @@ def all_series(store: Store, filters: Filters) -> Sequence[SeriesStatus]:
     if filters.period is None:
         raise filters.nothing_closed()
     at = filters.period.end
-    series: Sequence[SeriesStatus] = filters.data_version.cached(
-        store, ("slo_status", at), read_sql(status.__file__, "status"), lambda: status.slo_status(store, at)
+
+    def cached(name: str, ask: Callable[[Store, datetime], Any]) -> Callable[[Store], Any]:
+        sql = read_sql(status.__file__, name)
+        return lambda one: filters.data_version.cached(one, (name, at), sql, lambda: ask(one, at))
+
+    series, parts = filters.at_once(
+        store, cached("status", status.measured), cached("shared_part", status.shared_parts)
     )
-    return series
+    return status.with_shared_parts(series, parts)

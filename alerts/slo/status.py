@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
 from warehouse.isolation import OBJECTIVES, OWN_DEVICE
@@ -16,6 +16,7 @@ _LEVELS = {
     "of_queues": [kind for kind in OWN_DEVICE if kind not in _OF_SERVICES],
     "unfit": [level for level, kinds in OBJECTIVES.items() if not {*OWN_DEVICE} <= {*kinds}],
 }
+SharedParts = Mapping[tuple[str, str, str, bool], float | None]
 BURNING = ("", "slow", "medium", "fast")
 """How fast a budget burns, the worst last."""
 
@@ -57,7 +58,7 @@ class SeriesStatus:
     limit_medium: float
     limit_slow: float
     burning: str
-    shared_part: float | None
+    shared_part: float | None = None
 
 
 COLUMNS = tuple(field.name for field in fields(SeriesStatus))
@@ -78,11 +79,42 @@ class TenantStatus:
 
 def slo_status(store: Store, at: datetime, tenant: str | None = None) -> list[SeriesStatus]:
     """All series of the objectives in force (of one tenant), as measured; those whose budget is gone first."""
-    if not store.value("SELECT count() AS files FROM slo_files"):
-        return []  # to plan the rest takes a tenth of a second
+    return with_shared_parts(measured(store, at, tenant), shared_parts(store, at))
+
+
+def measured(store: Store, at: datetime, tenant: str | None = None) -> list[SeriesStatus]:
+    """As `slo_status`, but for shared_part."""
+    if _nothing_in_force(store):
+        return []
     params = {"at": at, "all_tenants": int(tenant is None), "tenant": tenant or ""}
-    rows = store.rows(read_sql(__file__, "status"), {**params, **_LEVELS})
-    return [SeriesStatus(**row) for row in rows]
+    return [SeriesStatus(**row) for row in store.rows(read_sql(__file__, "status"), params)]
+
+
+def shared_parts(store: Store, at: datetime) -> SharedParts:
+    """By cluster, tenant ('' of a service), and queue or service, and whether it is one."""
+    if _nothing_in_force(store):
+        return {}
+    rows = store.rows(read_sql(__file__, "shared_part"), {"at": at, **_LEVELS})
+    return {
+        (row["cluster"], row["tenant"], row["subject"], bool(row["is_service"])): row["shared_part"] for row in rows
+    }
+
+
+def with_shared_parts(series: Iterable[SeriesStatus], parts: SharedParts) -> list[SeriesStatus]:
+    """Each series with its own; kinds that depend on no neighbours have none."""
+
+    def of(one: SeriesStatus) -> float | None:
+        if one.kind not in OWN_DEVICE:
+            return None
+        is_service = one.kind in _OF_SERVICES
+        return parts.get((one.cluster, "" if is_service else one.tenant, one.subject, is_service))
+
+    return [replace(one, shared_part=of(one)) for one in series]
+
+
+def _nothing_in_force(store: Store) -> bool:
+    """To plan the rest takes a tenth of a second."""
+    return not store.value("SELECT count() AS files FROM slo_files")
 
 
 def by_tenant(series: Iterable[SeriesStatus]) -> list[TenantStatus]:
