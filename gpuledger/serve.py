@@ -42,7 +42,7 @@ PORTS_TRIED = 20
 FOLLOW_SECONDS = 60
 CLOSE_MINUTE = 20
 """Minute of every hour at which the previous hour is closed: its grace is over by then."""
-GIVE_BACK_SECONDS = 20
+GIVE_BACK_SECONDS = 10
 
 
 def refuse_open(host: str, insecure: bool, danger: str, advice: str, warning: str) -> None:
