@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 _TOKEN = re.compile(r"\*+|\?|\[!?+\]?+[^\]]*\]|.", re.S)
@@ -14,14 +16,23 @@ def is_glob(pattern: str) -> bool:
     return any(character in pattern for character in "*?[")
 
 
-def literal_start(pattern: str) -> str:
-    """What every text that matches begins with, as far as the pattern spells it out."""
-    return re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+@functools.lru_cache(4096)
+def ends(pattern: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What stands before the first `*`, and after the last one in reverse, a token for each character of a text: at
+    so many characters from its start, or its end, it must match that token. Without a `*` both are the whole."""
+    tokens = _tokens(pattern)
+    return tuple(itertools.takewhile(_is_one, tokens)), tuple(itertools.takewhile(_is_one, reversed(tokens)))
 
 
-def literal_end(pattern: str) -> str:
-    """What every text that matches ends with, as far as the pattern spells it out."""
-    return re.split(r"[*?\[\]]", pattern)[-1]
+def spelled_out(tokens: Sequence[str], skipped: int) -> str:
+    """After so many characters, those that tokens of `ends` spell out, up to the first that can match several."""
+    return "".join(itertools.takewhile(_is_literal, tokens[skipped:]))
+
+
+def after_wildcards(tokens: Sequence[str]) -> list[int]:
+    """After how many characters such tokens spell some out: at the start, or behind one that can match several."""
+    literal = [_is_literal(token) for token in tokens]
+    return [n for n, is_literal in enumerate(literal) if is_literal and not (n and literal[n - 1])]
 
 
 def can_overlap(left: str, right: str) -> bool:
@@ -34,20 +45,35 @@ def can_overlap(left: str, right: str) -> bool:
     if not is_glob(right):
         return fnmatchcase(right, left)
     ours, theirs = _tokens(left), _tokens(right)
+    if "*" not in ours:
+        return _could_be(ours, theirs)
+    if "*" not in theirs:
+        return _could_be(theirs, ours)
+    # Between its ends, each has a `*` that matches all that the other asks for there.
+    return all(all(map(_share_a_character, one, other)) for one, other in zip(ends(left), ends(right), strict=True))
 
-    @functools.cache
-    def meet(i: int, j: int) -> bool:
-        if i == len(ours) and j == len(theirs):
-            return True
-        if i < len(ours) and ours[i] == "*":
-            return meet(i + 1, j) or (j < len(theirs) and meet(i, j + 1))
-        if j < len(theirs) and theirs[j] == "*":
-            return meet(i, j + 1) or (i < len(ours) and meet(i + 1, j))
-        if i == len(ours) or j == len(theirs):
-            return False
-        return _share_a_character(ours[i], theirs[j]) and meet(i + 1, j + 1)
 
-    return meet(0, 0)
+def _could_be(each: Sequence[str], tokens: Sequence[str]) -> bool:
+    """Whether a text, of which each token matches one character, could match these tokens."""
+    places = _past_stars({0}, tokens)
+    for one in each:
+        on = {place for place in places if tokens[place : place + 1] == ["*"]}
+        on |= {n + 1 for n in places - on if n < len(tokens) and _share_a_character(one, tokens[n])}
+        places = _past_stars(on, tokens)
+    return len(tokens) in places
+
+
+def _past_stars(places: set[int], tokens: Sequence[str]) -> set[int]:
+    """Stars stand alone: two in a row are one token."""
+    return places | {place + 1 for place in places if tokens[place : place + 1] == ["*"]}
+
+
+def _is_one(token: str) -> bool:
+    return token != "*"  # noqa: S105 (no password)
+
+
+def _is_literal(token: str) -> bool:
+    return len(token) == 1 and token != "?"  # noqa: S105
 
 
 def _tokens(pattern: str) -> list[str]:

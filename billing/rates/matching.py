@@ -5,16 +5,21 @@ Used by rate cards and the tenant mapping: both have rules that match by globs, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
-from billing.rates.globs import can_overlap, is_glob, literal_end, literal_start
+from billing.rates.globs import after_wildcards, can_overlap, ends, is_glob, spelled_out
 from billing.rates.reading import Dated, common_time
 
 Pattern = str | bool | None
 """A glob, a truth, or None: anything."""
+DISTANCES = 8
+"""From an end of a key's globs, at which what they spell out is compared."""
+TELLING = 6
+"""Places by which rules are told apart before they are compared."""
 
 
 def fits(pattern: Pattern, value: str | bool) -> bool:
@@ -84,34 +89,53 @@ def first_tie(keys: Sequence[str], rules: Sequence[Rule], zone: ZoneInfo) -> tup
 def _tie_of(group: Sequence[int], rules: Sequence[Rule]) -> tuple[int, int] | None:
     """The first of these rules that ties with an earlier one, and the first such one.
 
-    The literal beginnings of two globs of one key must continue each other, or nothing fits both; likewise their ends.
-    So a rule is compared only with those whose most telling beginning or end continues its own, or the other way round.
-    Globs that begin and end alike and differ between are still compared each with each.
+    What two globs of one key spell out at the same distance from the start, or from the end, must continue each other,
+    or nothing fits both. So a rule is compared only with those of which all that is spelled out continues its own, or
+    the other way round; they are found by the most telling of it.
     """
     if len(group) < 2:
         return None
-    literals = _most_telling([rules[number].patterns for number in group])
+    spelled = list(zip(*_most_telling_first([rules[number].patterns for number in group]), strict=True))
     with_it: dict[str, list[int]] = {}
     beyond_it: dict[str, list[int]] = {}
-    for number, literal in zip(group, literals, strict=True):
+    for place, (literal, *others) in enumerate(spelled):
         starts = [literal[:length] for length in range(len(literal) + 1)]
         rivals = [*beyond_it.get(literal, ()), *(one for start in starts for one in with_it.get(start, ()))]
-        for earlier in sorted(rivals):
-            if rules[number].overlaps(rules[earlier]):
-                return number, earlier
-        with_it.setdefault(literal, []).append(number)
+        for rival in sorted(one for one in rivals if all(map(_continue_each_other, others, spelled[one][1:]))):
+            if rules[group[place]].overlaps(rules[group[rival]]):
+                return group[place], group[rival]
+        with_it.setdefault(literal, []).append(place)
         for start in starts[:-1]:
-            beyond_it.setdefault(start, []).append(number)
+            beyond_it.setdefault(start, []).append(place)
     return None
 
 
-def _most_telling(patterns: Sequence[Sequence[Pattern]]) -> list[str]:
-    """Of each, the literal beginning or (reversed) end of the glob of the key in which these differ the most."""
-    ends: list[list[str]] = []
-    for column in zip(*patterns, strict=True):
-        globs = [one if isinstance(one, str) else "" for one in column]
-        ends += [literal_start(one) for one in globs], [literal_end(one)[::-1] for one in globs]
-    return max(ends, key=lambda literals: len(set(literals)))
+def _continue_each_other(left: str, right: str) -> bool:
+    return left.startswith(right) or right.startswith(left)
+
+
+def _most_telling_first(patterns: Sequence[Sequence[Pattern]]) -> list[list[str]]:
+    """What the patterns of each rule spell out, a list for each place in which some do so differently, and at least
+    one: the most telling place first, by which the fewest rules must be compared."""
+    places = [place for column in zip(*patterns, strict=True) for place in _spelled_out(column)]
+    return sorted(places, key=_comparisons)[:TELLING] or [[""] * len(patterns)]
+
+
+def _spelled_out(column: Sequence[Pattern]) -> Iterator[list[str]]:
+    """What these patterns of one key spell out from their starts and (in reverse) from their ends, and behind as many
+    characters as there are before it in the most of them: '' for a pattern that does not say what stands there."""
+    if len(set(column)) == 1:
+        return
+    for tokens in zip(*(ends(one) if isinstance(one, str) else ((), ()) for one in column), strict=True):
+        skipped = Counter(number for each in tokens for number in after_wildcards(each))
+        for number, _ in skipped.most_common(DISTANCES):
+            yield [spelled_out(each, number) for each in tokens]
+
+
+def _comparisons(literals: Sequence[str]) -> int:
+    """About how many there are of rules that spell this out: each with those alike, and with those that do not."""
+    alike = Counter(literals)
+    return sum(count * (count if literal else len(literals)) for literal, count in alike.items())
 
 
 class Matcher:

@@ -9,9 +9,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from billing.rates import RateRule
-from billing.rates.globs import literal_end, literal_start
+from billing.rates.globs import can_overlap, ends, spelled_out
 from billing.rates.matching import first_tie
 from billing.rates.rate_card import MATCH_KEYS
+from tests.draws import drawn_seed
 
 UTC = ZoneInfo("UTC")
 
@@ -37,7 +38,10 @@ def comparisons(rules: Sequence[RateRule]) -> int:
     return len(compared)
 
 
-@pytest.mark.parametrize("tenant", ["tenant-{}", "tenant-{}-*", "*-tenant-{}"])
+@pytest.mark.parametrize(
+    "tenant",
+    ["tenant-{}", "tenant-{}-*", "*-tenant-{}", "?{}*", "[ab]-{}-*", "lab-?-{}-*-x", "*-{}-?", "lab-[!a]-{}-x", "?{}?"],
+)
 def test_rules_of_many_tenants_are_not_compared_each_with_each(tenant: str) -> None:
     def rules(count: int) -> list[RateRule]:
         return [
@@ -50,8 +54,7 @@ def test_rules_of_many_tenants_are_not_compared_each_with_each(tenant: str) -> N
 
 
 def test_the_first_tie_is_the_one_that_comparing_each_with_each_finds() -> None:
-    dice = random.Random(seed := random.randrange(10**6))
-    print(f"seed {seed}")
+    dice = random.Random(drawn_seed())
 
     def glob() -> str:
         return "".join(
@@ -72,9 +75,41 @@ def ties(rules: Sequence[RateRule]) -> Iterable[tuple[int, int]]:
                 yield earlier, number
 
 
+def test_rules_of_many_tenants_in_many_pools_are_not_compared_each_with_each_of_a_tenant() -> None:
+    rules = [rule((n, m), tenant=f"t{n:02}-*", pool=f"*-{m:02}") for n in range(20) for m in range(20)]
+    assert comparisons(rules) <= 20 * 20
+
+
+def test_globs_that_differ_only_between_their_stars_tie_at_once() -> None:
+    """What each asks for there, the other's star matches."""
+    rules = [rule(n, tenant=f"lab-*{n:04}*-x") for n in range(400)]
+    compared.clear()
+    found = first_tie(MATCH_KEYS, rules, UTC)
+    assert found
+    assert found[:2] == (0, 1)
+    assert len(compared) == 1
+
+
 @pytest.mark.parametrize(
     ("glob", "start", "end"),
-    [("a*b", "a", "b"), ("ab", "ab", "ab"), ("*", "", ""), ("a[b", "a", "b"), ("x[]a]y", "x", "y"), ("a]?", "a]", "")],
-)
+    [
+        ("a*b", "a", "b"), ("ab", "ab", "ab"), ("*", "", ""), ("a[b", "a[b", "a[b"), ("x[]a]y", "x", "y"),
+        ("a]?", "a]", ""),
+    ],
+)  # fmt: skip
 def test_what_a_glob_spells_out_at_its_ends(glob: str, start: str, end: str) -> None:
-    assert (literal_start(glob), literal_end(glob)) == (start, end)
+    first, last = ends(glob)
+    assert (spelled_out(first, 0), spelled_out(last, 0)[::-1]) == (start, end)
+
+
+def test_what_a_glob_spells_out_behind_characters_that_vary() -> None:
+    first, last = ends("lab-?-07-*[ab]x?")
+    assert [spelled_out(first, skipped) for skipped in (0, 5, 9)] == ["lab-", "-07-", ""]
+    assert [spelled_out(last, skipped) for skipped in (0, 1, 2)] == ["", "x", ""]
+
+
+def test_globs_of_any_length_are_compared() -> None:
+    """As found: a RecursionError of globs of a thousand characters."""
+    long = "a?" * 2_000
+    assert not can_overlap(f"{long}b", f"{long}c")
+    assert can_overlap(f"{long}*", f"*{long}")
