@@ -15,6 +15,7 @@ from access.current import current
 from access.roles import Action
 from billing.insights.now import ASKED, QUOTA, Ask, moment, reported, wanted
 from dashboards import exports, grids, parts, states
+from dashboards.column_widths import text_width
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, duration, gpu_count
 from dashboards.languages import Language
@@ -25,6 +26,8 @@ from warehouse.store import Store
 
 MOST = 200
 """Holders in the table."""
+FEW_LINES = 2400
+"""px of a text that is about four lines of half a card."""
 Row = Mapping[str, Any]
 
 
@@ -112,10 +115,17 @@ def _reason_card(wait: Wait, filters: Filters, words: Language) -> Component:
     else:
         content = [
             html.P(html.Strong(said(row["reason"], filters, words))) if row["reason"] else None,
-            html.P(text, className="gl-reason-text") if text else None,
+            reason_text(text) if text else None,
             parts.note(words("wait.reported", at=_moment(row["reported_at"], filters, words))),
         ]
     return parts.card(words("wait.why"), words("wait.why_is"), *content)
+
+
+def reason_text(text: str) -> Component:
+    """A few lines of a long one, which unfold."""
+    if text_width(text) <= FEW_LINES:
+        return html.P(text, className="gl-reason-text")
+    return html.Details(html.Summary(html.Span(text)), className="gl-reason-text gl-fold")
 
 
 def _pools_card(wait: Wait, words: Language) -> Component:

@@ -27,7 +27,7 @@ from dashboards.languages import language
 from dashboards.pages import queues
 from dashboards.pages.queues.longest import longest, longest_card
 from dashboards.pages.queues.waiters import expected, known_until, waiters_card, waiting
-from dashboards.pages.workload.waits import wait_cards, waits_of
+from dashboards.pages.workload.waits import reason_text, wait_cards, waits_of
 from gpuledger.client import ApiError, Client
 from gpuledger.mcp import tools
 from tests.dashboards.browser import MARKS, picture, tab
@@ -186,6 +186,15 @@ def test_what_a_scheduler_expects_is_an_interval(house: Store) -> None:
         assert expected({**row, "message": message}, AT, filters, EN) == ""
     for message in ("", " ", "8", "null", "text", "[1]", '{"text"', "[" * 100_000, '{"text":' * 100_000):
         assert reported({**row, "message": message}).text == message
+
+
+@pytest.mark.parametrize("text", ["0 of 14 nodes fit: 11 outside pool a100; ", "14 个节点中 0 个合适；"])
+def test_a_long_reason_unfolds(text: str) -> None:
+    """As found: one took half of the card on a tablet."""
+    assert reason_text(text).to_plotly_json()["type"] == "P"
+    folded = reason_text(text * 40).to_plotly_json()
+    assert folded["type"] == "Details"
+    assert text * 40 in str(folded), "all of it"
 
 
 def test_an_expected_start_that_is_past_is_overdue_on_every_page(house: Store) -> None:
