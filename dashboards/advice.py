@@ -60,7 +60,7 @@ def of_tenant(store: Store, filters: Filters, words: Language) -> Component:
     summed = words("advice.in_all", count=count, amount=money(amount, report.currency or ""))
     return html.Div(
         [
-            html.P(summed, className="gl-note"),
+            parts.note(summed),
             _table(found, filters, words, report.currency or ""),
             waste,
             _note(span, filters, words),

@@ -36,7 +36,9 @@ STEP = 8
 def text_width(text: str) -> float:
     """px at 13.5 px, bold enough for a link."""
     return sum(
-        14.0
+        0.0
+        if one == "\N{WORD JOINER}"
+        else 14.0
         if ord(one) > LAST_NARROW
         else 4.9
         if one in NARROW

@@ -9,6 +9,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from dashboards.filters import Filters
+from dashboards.format import unbroken
 from dashboards.languages import Language
 
 DEMO = "gpuledger up --demo"
@@ -136,7 +137,7 @@ def _message(
     return html.Section(
         [
             html.H1(title),
-            html.P(text),
+            html.P(unbroken(text)),
             html.Ol([_step(*step, words) for step in steps], className="gl-steps"),
             *[html.P(note, className="gl-note") for note in notes],
         ],

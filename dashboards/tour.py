@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from dash import html
 from dash.development.base_component import Component
 
+from dashboards.format import unbroken
 from dashboards.languages import Language
 
 STOPS = (("cost", "/"), ("why", "/changes"), ("invoice", "/invoices"), ("waiting", "/queues"), ("idle", "/now"))
@@ -45,7 +46,7 @@ def _stop(at: int, name: str, links: list[str], words: Language) -> Component:
         [
             html.P(words("tour.count", n=f"{at + 1}", all=f"{len(links)}"), className="gl-tour-count"),
             html.P(words(f"tour.{name}"), className="gl-tour-question", tabIndex=-1),
-            html.P(words(f"tour.{name}_is")),
+            html.P(unbroken(words(f"tour.{name}_is"))),
             html.Div([one for one in (earlier, later, leave) if one is not None], className="gl-tour-steps"),
         ],
         className="gl-stop",

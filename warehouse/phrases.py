@@ -24,9 +24,10 @@ _COUNTED = re.compile(r"\d\u00a0(?:(?:GPU|GiB)\u00a0)?(?:小时|分钟|毫秒)")
 _UNTIL = re.compile(r"截至\u00a0")
 _WITHIN = re.compile(r"(?<=\d)(?=[年月日])|(?<=[年月])(?=\d)|(?<=[小分毫])(?=[时钟秒])|(?<=截)(?=至)")
 _ENGLISH_UNIT = re.compile(
-    r"(?<=\d) (?=(?:GPU-hours?|GiB|kWh|ms|min|[hdsW]|°C)(?![\w-]))"
+    r"(?<=\d) (?=(?:GPU-hours?|GiB|kWh|kg|ms|min|[hdsW]|°C)(?![\w-]))"
     r"|(?<=\d[ \u00a0][dh]) (?=\d+[ \u00a0](?:h|min)\b)"
 )
+_HYPHEN_IN_UNIT = re.compile(r"(?<=\b(?:GPU|GiB)-)(?=(?:hour|second)s?\b)")
 _ENGLISH_DATE = re.compile(r"\b\d{1,2} (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*(?:, \d\d:\d\d)?\b")
 _ENGLISH_CLOCK = re.compile(r"(?<=\d\d:\d\d) (?=[A-Z]{3,4}\b)")
 _REFERENCE = re.compile(r"\\(\d)")
@@ -54,11 +55,11 @@ def kept_whole(text: str) -> str:
 
 
 def with_english_units(text: str) -> str:
-    """An English text whose lines end neither between a number and its unit nor within `5 Oct, 14:00`, `14:00 CET` or
-    `1 h 41 min`;
-    before the year of a date they may, in a narrow column."""
+    """An English text whose lines end neither between a number and its unit nor within `GPU-hours`, `5 Oct, 14:00`,
+    `14:00 CET` or `1 h 41 min`; before the year of a date they may, in a narrow column."""
     dated = _ENGLISH_DATE.sub(lambda found: found[0].replace(" ", "\u00a0"), text)
-    return _ENGLISH_UNIT.sub("\u00a0", _ENGLISH_CLOCK.sub("\u00a0", dated))
+    counted = _ENGLISH_UNIT.sub("\u00a0", _ENGLISH_CLOCK.sub("\u00a0", dated))
+    return _HYPHEN_IN_UNIT.sub("\u2060", counted)
 
 
 class Phrases:

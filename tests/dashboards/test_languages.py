@@ -126,7 +126,7 @@ def test_sentences_keep_numbers_with_their_units_and_dates_whole() -> None:
 
 def test_english_keeps_numbers_with_their_units_and_dates_whole_too() -> None:
     """As found: "until 30" and "Nov, 02:00", "36.0" and "GiB" on two lines, a column named "Used, 60" and "min",
-    "idle for 1 h" and "41 min"."""
+    "idle for 1 h" and "41 min", "GPU-" and "hours"."""
     whole = (
         "15.0|GiB",
         "23|Nov,|00:05",
@@ -134,13 +134,18 @@ def test_english_keeps_numbers_with_their_units_and_dates_whole_too() -> None:
         "60|min",
         "2|h",
         "1|h|41|min",
-        "1,234|GPU-hours",
+        "1,234|GPU-~hours",
+        "GPU-~seconds, not GiB-~hours,",
+        "the pod GPU-hoursglass",
+        "8.2|kg CO2e",
         "4 GPUs",
         "3 dogs",
         "2 h-pods",
     )
     for text in whole:
-        assert unbroken(f"held {text.replace('|', ' ')} so far") == f"held {text} so far".replace("|", "\u00a0")
+        assert unbroken(f"held {text.replace('|', ' ').replace('~', '')} so far") == f"held {text} so far".replace(
+            "|", "\u00a0"
+        ).replace("~", "\u2060")
     column = grids.text("used_60", language("en")("now.used_60"))
     (drawn,) = grids.grid([column], [], language("en"), "g").columnDefs
     assert drawn["headerName"] == "Used, 60\u00a0min"

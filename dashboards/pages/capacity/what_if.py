@@ -188,7 +188,7 @@ def answer(asked: WhatIf, outcomes: Outcomes, filters: Filters, words: Language)
     cells = [[label, *(shown(one) for one in columns)] for label, shown in lines]
     return html.Div(
         [
-            html.P(verdict(asked, outcomes, currency, words), className="gl-formula"),
+            html.P(unbroken(verdict(asked, outcomes, currency, words)), className="gl-formula"),
             parts.table(heads, cells, "gl-compare"),
             parts.note(trust(was, same, words)),
             html.Ul([html.Li(unbroken(note)) for note in _notes(asked, filters, words)], className="gl-note"),

@@ -277,7 +277,7 @@ def _explained(store: Store, one: Invoice, number: int, filters: Filters, words:
     return parts.card(
         f"{words('invoices.why', line=number)} · {one.currency}",
         said,
-        html.P(words.of(f"formula.{kind}", found.formula), className="gl-formula"),
+        html.P(unbroken(words.of(f"formula.{kind}", found.formula)), className="gl-formula"),
         html.Pre("\n".join(json.dumps(rule, ensure_ascii=False) for rule in found.rules), className="gl-written")
         if found.rules
         else None,

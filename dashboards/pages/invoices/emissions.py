@@ -13,7 +13,7 @@ from billing.energy.report import EnergyReport, energy_report
 from billing.periods import parse_month
 from dashboards import parts, states
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, fixed, percent
+from dashboards.format import UNKNOWN, fixed, percent, unbroken
 from dashboards.languages import Language
 from dashboards.registry import Ask
 from warehouse.store import Store
@@ -72,7 +72,7 @@ def _unknown(report: EnergyReport, filters: Filters, words: Language) -> list[Co
     missing = report.total["kwh_without_intensity"]
     if not filters.shows_platform or not missing:
         return []
-    return [html.P(words("emissions.without", n=_amount(missing)), className="gl-said")]
+    return [html.P(unbroken(words("emissions.without", n=_amount(missing))), className="gl-said")]
 
 
 def callbacks(app: Dash, ask: Ask) -> None:

@@ -22,7 +22,7 @@ from billing.money import minor_digits
 from billing.periods import Period, midnight, parse_month
 from dashboards import budgets, figures, parts
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, hours, money, money_alike, symbol
+from dashboards.format import UNKNOWN, hours, money, money_alike, symbol, unbroken
 from dashboards.languages import Language
 from dashboards.parts import Figure
 from dashboards.periods import HOUR
@@ -480,7 +480,7 @@ def _unusual_days(found: MonthCost, filters: Filters, words: Language) -> Compon
                     [
                         html.Span(className="gl-dot gl-warn"),
                         dcc.Link(words.day(one.day), href=_href(one, filters)),
-                        words("part.break").join(_said(one, filters, words)),
+                        unbroken(words("part.break").join(_said(one, filters, words))),
                     ]
                 )
                 for one in sorted(listed, key=lambda one: one.day)
@@ -502,7 +502,7 @@ def _notes(found: MonthCost, budget: MonthBudget, words: Language) -> Component:
         said.append(words("month_cost.since", at=words.moment(found.known_from.astimezone(found.zone))))
     commands = [html.Code(f"gpuledger {name} --period {found.key}") for name in ("budget", "anomalies")]
     return html.P(
-        [" · ".join([*said, words("month_cost.more")]), " ", commands[0], words("part.break"), commands[1]],
+        [unbroken(" · ".join([*said, words("month_cost.more")])), " ", commands[0], words("part.break"), commands[1]],
         className="gl-note",
     )
 

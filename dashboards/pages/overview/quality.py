@@ -12,7 +12,7 @@ from dash.development.base_component import Component
 from dashboards import parts
 from dashboards.amounts import Amounts
 from dashboards.filters import Filters
-from dashboards.format import hours, percent
+from dashboards.format import hours, percent, unbroken
 from dashboards.languages import Language
 from warehouse.store import Store
 
@@ -132,9 +132,9 @@ def _closed(filters: Filters, words: Language) -> Component:
 def _line(state: str, what: str, why: str, details: list[str] | None = None) -> Component:
     said = html.Span(
         [
-            html.Strong(what),
-            html.Small(why) if state == NOTE else None,
-            html.Ul([html.Li(detail) for detail in details[:5]], className="gl-reasons") if details else None,
+            html.Strong(unbroken(what)),
+            html.Small(unbroken(why)) if state == NOTE else None,
+            html.Ul([html.Li(unbroken(detail)) for detail in details[:5]], className="gl-reasons") if details else None,
         ]
     )
     return html.Li([html.Span(className=f"gl-dot {state}"), said], title=why if state == GOOD else "")

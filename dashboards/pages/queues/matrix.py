@@ -26,7 +26,7 @@ def preemptions_card(rows: Rows, filters: Filters, words: Language) -> Component
         words("queues.preemptions"),
         words("queues.preemptions_is"),
         _matrix(rows, filters, words),
-        html.P(words.count("queues.reported", sum(row["named"] for row in rows)), className="gl-note"),
+        parts.note(words.count("queues.reported", sum(row["named"] for row in rows))),
         tool=html.Span(words.count("queues.taken", taken), className="gl-since"),
     )
 

@@ -324,7 +324,7 @@ def _cost(value: Decimal | None, currency: str) -> str:
 
 def _promise(level: str, words: Language) -> Component:
     said = words("isolation.may", level=words(f"isolation.{level}"), what=words(f"isolation.{level}_may"))
-    return html.P(said, className="gl-note")
+    return parts.note(said)
 
 
 def _when(row: Mapping[str, Any], filters: Filters, words: Language) -> str:
