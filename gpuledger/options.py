@@ -48,19 +48,32 @@ def checked_address(param: typer.CallbackParam, value: str | None) -> str | None
 
 def refuse_impossible(option: str, folder: Path) -> None:
     """Errors: LedgerError if a folder is not there and cannot be made; else a command would say so after its work."""
+    missing = None
     for above in (folder, *folder.absolute().parents):
         try:
             os.lstat(above)
             break
         except (FileNotFoundError, NotADirectoryError):
+            missing = above
             continue
         except OSError as error:  # such as a name that is too long
             raise LedgerError(f"{option} {folder}", error.strerror or str(error), "Name another one") from None
     if not os.path.isdir(above):  # noqa: PTH112 (of any)
         what = "is a link to nothing" if above.is_symlink() and not above.exists() else "is not a folder"
         raise LedgerError(f"{option} {folder}", f"{above} {what}", "Name another one")
-    if above != folder and not os.access(above, os.W_OK | os.X_OK):
+    if missing is None:
+        return
+    if not os.access(above, os.W_OK | os.X_OK):
         raise LedgerError(f"{option} {folder}", f"cannot be made: {above} cannot be written", "Name another one")
+    try:  # root may write anywhere, and yet nothing can be made in /proc, or on what is mounted read-only
+        missing.mkdir()
+        missing.rmdir()
+    except FileExistsError:  # somebody made it meanwhile
+        return
+    except OSError as error:
+        which = "" if missing == folder else f"{missing}: "
+        what = f"cannot be made: {which}{error.strerror or error}"
+        raise LedgerError(f"{option} {folder}", what, "Name another one") from None
 
 
 def _checked_store(context: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:

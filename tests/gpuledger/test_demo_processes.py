@@ -276,6 +276,7 @@ def test_a_store_that_is_being_made_is_held_by_the_command_that_was_typed(tmp_pa
     [
         "--seed -1", "--out {file}", "--out {file}/below", "--out {file}/far/below", "--out /dev/null/x",
         "--out {link}", "--out {link}/below", f"--out {'x' * 256}", "--out /proc/sys/kernel/below",
+        "--out /proc/below", "--out /proc/below/far",
     ],
 )  # fmt: skip
 def test_what_cannot_be_made_is_refused_before_anything_is_done(tmp_path: Path, words: str) -> None:
