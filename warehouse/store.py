@@ -359,6 +359,16 @@ class SharedObjects:
             one.close()
 
 
+class Cores:
+    """How many of this machine's cores the engine uses for a question, unless told otherwise."""
+
+    def __init__(self, store: Store) -> None:
+        self.count: int = store.value("SELECT getSetting('max_threads') AS cores")
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
 class EmbeddedStore(Store):
     """ClickHouse inside this process. It belongs to one process at a time; a lock file says which."""
 
@@ -403,7 +413,7 @@ class EmbeddedStore(Store):
         self.command(f"SET {NOT_SYNCED}")
 
     def share_cores(self) -> None:
-        cores: int = self.value("SELECT getSetting('max_threads') AS cores")
+        cores = self.beside(Cores, lambda: Cores(self)).count  # the same for all of its connections
         self.command(f"SET max_threads = {max(1, cores // 2)}")
 
     def another(self, database: str = "") -> EmbeddedStore:

@@ -150,6 +150,23 @@ def test_whoever_asks_leaves_half_of_the_cores_to_others(store: Store) -> None:
     assert store.value(cores) == all_of_them
 
 
+def test_the_engine_is_asked_once_how_many_cores_there_are(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As found: by each new connection of the pool."""
+    asked: list[str] = []
+    value = Store.value
+
+    def heard(self: Store, sql: str, *more: Any) -> Any:
+        asked.append(sql)
+        return value(self, sql, *more)
+
+    monkeypatch.setattr(Store, "value", heard)
+    stores = Stores(store)
+    for _ in range(3):
+        with stores.unscoped():
+            pass
+    assert len(asked) == 1
+
+
 def test_a_connection_that_cannot_be_made_a_tenants_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> Any:
         raise KeyboardInterrupt
