@@ -11,13 +11,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
 from gpuledger.no_pandas import refuse_pandas
 from gpuledger.output import INTERRUPTED
-from warehouse.this_python import this_python
+from warehouse.this_python import name_of, named, this_python
 
 
 def begin(target: Callable[[Connection], None], *more: Connection) -> tuple[subprocess.Popen[bytes], Connection]:
@@ -28,7 +27,7 @@ def begin(target: Callable[[Connection], None], *more: Connection) -> tuple[subp
     ours, theirs = Pipe()
     try:
         process = subprocess.Popen(  # noqa: S603 (this very Python, with our own arguments)
-            this_python(start, f"{target.__module__}:{target.__qualname__}", str(theirs.fileno())),
+            this_python(start, name_of(target), str(theirs.fileno())),
             stdin=subprocess.DEVNULL, process_group=0, pass_fds=[one.fileno() for one in (theirs, *more)],
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
         )  # fmt: skip
@@ -45,9 +44,8 @@ def start(target: str, number: str) -> None:
     # A shell's `&` has its commands ignore it, and those that they begin.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     refuse_pandas()
-    module, _, name = target.partition(":")
     try:
         with Connection(int(number)) as end:
-            getattr(import_module(module), name)(end)
+            named(target)(end)
     except KeyboardInterrupt:  # who sent it says so
         sys.exit(INTERRUPTED)

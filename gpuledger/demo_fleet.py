@@ -38,10 +38,6 @@ STOP_SECONDS = 5
 _PLACED, _END = b"placed", b""
 
 
-def _patient(waited: float) -> None:
-    """However long it takes."""
-
-
 class Feed:
     """The records of the fleet, in the order in which they would arrive.   since: earlier ones are left out."""
 
@@ -62,8 +58,11 @@ class Feed:
     def close(self) -> None:
         """As of a fleet elsewhere: there is nothing to end."""
 
-    def until(self, at: datetime, waiting: Callable[[float], None] = _patient) -> Iterator[tuple[RecordType, pa.Table]]:
-        """The records up to that instant that were not returned before, table by table."""
+    def until(
+        self, at: datetime, waiting: Callable[[float], None] | None = None
+    ) -> Iterator[tuple[RecordType, pa.Table]]:
+        """The records up to that instant that were not returned before, table by table.   waiting: as of a fleet
+        elsewhere: there is nothing to wait for."""
         later, self._not_due = self._not_due, []
         for record, table in later:
             yield from self._due(record, table, at)
@@ -125,7 +124,7 @@ class Fleet:
                 self._is_placed = self.end.recv_bytes() == _PLACED
         return self._is_placed
 
-    def until(self, at: datetime, waiting: Callable[[float], None] = _patient) -> Iterator[tuple[RecordType, pa.Table]]:
+    def until(self, at: datetime, waiting: Callable[[float], None]) -> Iterator[tuple[RecordType, pa.Table]]:
         """The records up to that instant that were not returned before, table by table; it waits until its jobs are
         placed.
 

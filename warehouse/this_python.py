@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 _BEGIN = (
     "import sys; n = 3 + int(sys.argv[1]); sys.path[:] = sys.argv[n:]; "
@@ -19,19 +18,29 @@ def this_python(function: Callable[..., None], *arguments: str) -> list[str]:
     """The command line of a process that calls a module's function with these texts. Of the environment and of what
     lies in the working folder, it imports nothing."""
     paths = [path for path in sys.path if path and Path(path).exists()]
-    named = f"{function.__module__}:{function.__qualname__}"
-    return [sys.executable, "-I", "-S", "-c", _BEGIN, str(len(arguments)), named, *arguments, *paths]
+    return [sys.executable, "-I", "-S", "-c", _BEGIN, str(len(arguments)), name_of(function), *arguments, *paths]
 
 
-def call(named: str, *arguments: str) -> None:
-    """Entry point of the process."""
-    global _asked_by
+def name_of(function: Callable[..., None]) -> str:
+    """By which another process of this Python finds a module's function."""
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+def named(name: str) -> Callable[..., None]:
+    """The function of that name."""
     from importlib import import_module
 
+    module, _, of_module = name.partition(":")
+    function: Callable[..., None] = getattr(import_module(module), of_module)
+    return function
+
+
+def call(name: str, *arguments: str) -> None:
+    """Entry point of the process."""
+    global _asked_by
+
     _asked_by = os.getppid()
-    module, _, name = named.partition(":")
-    function: Any = getattr(import_module(module), name)
-    function(*arguments)
+    named(name)(*arguments)
 
 
 def asked_by() -> int:

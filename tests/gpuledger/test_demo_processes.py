@@ -65,7 +65,7 @@ def test_a_fleet_elsewhere_tells_what_one_here_tells(seed: int) -> None:
         until(fleet.is_placed, "the fleet")
         for end in [*ends, START + timedelta(days=3)]:
             mine, theirs = (
-                [(record.name, table.schema, table.to_pylist()) for record, table in one.until(end)]
+                [(record.name, table.schema, table.to_pylist()) for record, table in one.until(end, patient)]
                 for one in (here, fleet)
             )
             assert mine == theirs, end
@@ -82,7 +82,7 @@ def test_a_fleet_whose_process_is_gone_is_one_line_and_another_goes_on(store: St
         assert fleet._process is not None
         fleet._process.kill()
         with pytest.raises(LedgerError, match="the simulated fleet: its process is gone"):
-            list(fleet.until(START + timedelta(hours=4)))
+            list(fleet.until(START + timedelta(hours=4), patient))
         live = demo.Live(story, feed=fleet)
         live(store, threading.Event())
         assert live._feed is None, "it begins another one with its next turn"
