@@ -44,7 +44,7 @@ def text_of(part: Any) -> str:
         return text_of(getattr(part, "children", None))
     if isinstance(part, list | tuple):
         return " ".join(filter(None, map(text_of, part)))
-    return "" if part is None else str(part)
+    return "" if part is None else str(part).replace("\u2060", "")
 
 
 def asked(change: Change, price: Decimal | None = Decimal("2.00"), **workload: Any) -> WhatIf:
@@ -55,15 +55,15 @@ def asked(change: Change, price: Decimal | None = Decimal("2.00"), **workload: A
 def test_an_answer_compares_simulated_with_simulated_and_says_how_far_that_is_from_what_was() -> None:
     text = text_of(what_if.answer(asked(Change(8)), (WAS, SAME, MORE), FILTERS, EN)).replace("\u00a0", " ")
     assert text.startswith("With +8 GPUs, the simulated P95 of waits goes from 1 h to 1 min")
-    assert "GPU-hours waited from 50.0 to 10.0. The GPUs cost €11,688 more a month at list price." in text
+    assert "GPU-hours waited from 50.0 to 10.0. The GPUs cost €11,688 more per month at list price." in text
     # In the day that was simulated, eight cost 384.00, and 40 hours of waiting are saved.
     said = "Over the 24.0 simulated hours they cost €384 more: €9.60 for each of the 40.0 GPU-hours of waiting saved."
     assert said in text, "each figure follows from others of the answer"
     assert "jobs actually waited 100 GPU-hours; with the same GPUs the simulator gets 50.0 (50.0% of that)" in text
     assert "Jobs that fit nowhere 0 0 2" in text
-    assert "List price of the GPUs a month €11,688 €11,688 €23,376" in text
+    assert "List price of the GPUs per month €11,688 €11,688 €23,376" in text
     fewer = text_of(what_if.answer(asked(Change(-8, 4)), (WAS, MORE, SAME), FILTERS, EN))
-    assert "With −8 GPUs, up to 4 jobs on a GPU" in fewer and "cost €11,688 less a month" in fewer
+    assert "With −8 GPUs, up to 4 jobs on a GPU" in fewer and "cost €11,688 less per month" in fewer
     more_waiting = text_of(what_if.answer(asked(Change(8)), (WAS, MORE, replace(SAME, gpus=24)), FILTERS, EN))
     assert "of waiting saved" not in fewer + more_waiting, "none is"
     assert "known average usage is at most 1/4" in fewer
@@ -72,9 +72,9 @@ def test_an_answer_compares_simulated_with_simulated_and_says_how_far_that_is_fr
 def test_an_unknown_price_is_no_price_of_zero_and_no_change_is_no_third_column() -> None:
     text = text_of(what_if.answer(asked(Change(8), None), (WAS, SAME, MORE), FILTERS, EN))
     assert "The rate card has no price for them." in text and "of waiting saved" not in text
-    assert "List price of the GPUs a month – – –" in text
+    assert "List price of the GPUs per month – – –" in text
     same = text_of(what_if.answer(asked(Change()), (WAS, SAME, SAME), FILTERS, EN))
-    assert "Nothing is changed" in same and "List price of the GPUs a month €11,688 €11,688 How far" in same
+    assert "Nothing is changed" in same and "List price of the GPUs per month €11,688 €11,688 How far" in same
 
 
 def test_all_that_is_left_out_or_assumed_is_counted_in_both_languages() -> None:

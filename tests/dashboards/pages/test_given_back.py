@@ -30,8 +30,8 @@ def invoice(section: dict[str, Any] | None) -> Invoice:
 @pytest.mark.parametrize(
     ("code", "texts"),
     [
-        ("en", ("in no amount", "suspended", "the end of the month: at most", "1.50 GPU-hours of these have no price",
-                "551.00 GPU-hours of these, at 1,708.10 EUR")),
+        ("en", ("not included in any amount", "suspended", "the end of the month: at most",
+                "1.50 of these GPU-hours have no price", "551.00 of these GPU-hours, at 1,708.10 EUR")),
         ("zh", ("不计入任何金额", "已挂起", "月末：至多", "的测量，已闲置 2h",
                 "其中 551.00 GPU 小时（成本 1,708.10 EUR）是上限")),
     ],

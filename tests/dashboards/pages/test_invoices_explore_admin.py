@@ -222,7 +222,7 @@ def test_a_void_invoice_says_when_by_whom_and_why_and_what_stands_in_its_place()
     void = {"at": "2026-11-05T13:00:00Z", "author": "olga", "reason": "wrong <b>tax</b>"}
     gone = replace(one, document={**one.document, "status": "void", "void": void})
     alone = str(_voided_note(gone, None, filters, words)).replace("\\xa0", " ")
-    assert "Made void on 5 November 2026, 14:00 by olga: wrong <b>tax</b>" in alone and "in its place" not in alone
+    assert "Voided on 5 November 2026, 14:00 by olga: wrong <b>tax</b>" in alone and "in its place" not in alone
     other = replace(one, document={**one.document, "number": "MB-2026-00099"})
     assert _in_its_place(gone, [gone, credit_note(), other]) == other.number
     replaced = str(_voided_note(gone, other.number, filters, words))
@@ -240,7 +240,7 @@ def test_a_credit_note_says_that_it_is_one_and_of_which_invoice() -> None:
 
 def test_a_line_is_explained_by_its_rule_and_allocations(house: Store) -> None:
     text = page(house, ANALYST, "/invoices?number=GL-2026-00001&line=1")
-    assert "GPU-hours × contracted unit price" in text
+    assert r"GPU-\u2060hours × contracted unit price" in text
     assert '"price_per_gpu_hour": "1.50"' in text
     assert "w-speech" in text
     assert "/api/v1/invoices/GL-2026-00001/file?format=pdf" in text
@@ -473,7 +473,7 @@ def test_administration_shows_each_budget_in_force_and_how_it_stands(house: Stor
         assert (row["state"] == "over budget") == (part > 1), row
     text = page(house, FINANCE, "/administration?part=budgets").replace("\\xa0", " ")
     assert "As written (YAML)" in text and "currency: EUR" in text
-    assert re.search(r"Amounts and states of \w+ 2026 are of closed hours, until \d+ \w+ 2026, \d\d:00\.", text)
+    assert re.search(r"Amounts and states of \w+ 2026 cover closed hours, until \d+ \w+ 2026, \d\d:00\.", text)
     assert in_force._known(None, "2026-11", filters_of(house, ""), EN) == "Nothing of November 2026 is closed yet."
 
 

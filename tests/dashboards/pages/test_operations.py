@@ -272,7 +272,7 @@ def test_alerts_stand_with_their_evidence_and_what_is_proposed(house: Store) -> 
 def test_a_link_to_an_alert_that_is_over_says_so(house: Store) -> None:
     """As found: a notification's link, opened after the alert had resolved, led to a list of others."""
     gone, there = (str(show(house, ANYBODY, "/alerts", f"?{DAY}&alert={name}").page) for name in ("gone", ""))
-    assert "no history of it is kept" in gone and "The alert of this link" not in there
+    assert "no history of it is kept" in gone and "The linked alert" not in there
     set_current(TENANT)
     with Stores(house).scoped_to(TENANT) as store:
         own = str(show(store, TENANT, "/alerts", f"?{DAY}&alert=f2").page)

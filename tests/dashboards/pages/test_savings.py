@@ -105,7 +105,7 @@ def test_what_is_held_and_what_recurs_are_apart_and_tied_to_the_waste(house: Sto
     assert "from workloads that ended and did not recur €48 9" in where, "as whole as the others"
     parts = [waste.covered, *waste.not_covered.values()]
     assert sum(parts, Decimal(0)) == waste.idle_cost
-    assert "424\u00a0GPU-hours were not allocated at all" in where  # 168 x 4, less 168, 24 and 7 x 8
+    assert "424\u00a0GPU-\u2060hours were not allocated at all" in where  # 168 x 4, less 168, 24 and 7 x 8
     amounts = [one.monthly_amount for one in report.recommendations]
     for amount in amounts:
         assert money(amount, "EUR") in shown["headline"]

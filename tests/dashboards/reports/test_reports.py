@@ -142,13 +142,14 @@ def test_a_report_says_what_idle_policies_gave_back(october: Report) -> None:
     assert october.given_back is None
     sums = {"gpu_hours": "551.000000000", "unpriced_gpu_hours": "1.500000000", "cost": "1708.100000000"}
     made = replace(october, given_back={**sums, "at_most": {**sums, "gpu_hours": "540.0"}, "reclaims": [{}, {}]})
-    note = "Given back by idle policies (2): 551.00 GPU-hours that would have cost 1,708.10 EUR, in no amount above"
+    note = "Given back by idle policies (2): 551.00 GPU-hours that would have cost 1,708.10 EUR"
+    note += ", not included in any amount above"
     assert f"{note}; 540.00 of" in as_text(made, EN)
-    assert "1.50 GPU-hours of these have no price and are in no cost." in as_text(made, EN)
+    assert "1.50 of these GPU-hours have no price and are not included in any cost." in as_text(made, EN)
     assert "其中 540.00 是上限" in as_html(made, ZH, "cid:chart")
     unknown = {**sums, "unpriced_gpu_hours": "551.0", "cost": None, "at_most": None, "reclaims": [{}]}
     text = as_text(replace(october, given_back=unknown), EN)
-    assert "would have cost unknown, in no amount above; 0.00 of" in text
+    assert "would have cost unknown, not included in any amount above; 0.00 of" in text
 
 
 def test_a_report_links_to_the_pages_of_its_tenant_and_period(october: Report) -> None:
