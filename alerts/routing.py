@@ -18,7 +18,8 @@ inhibit:
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -317,12 +318,16 @@ def deliveries(
     alerts: firing, or resolved recently.   log: the last attempt of each target and alert.
     """
     quiet = held_back(alerts, routing, silences, now)
+    knowing = _knowing(log)
     found: dict[tuple[str, str], Delivery] = {}
     for alert in alerts:
+        routed: set[str] = set()
         for route, is_open in _routes(alert, routing, now):
             names = list(route.receivers)
-            if any(_unreachable(name, routing, alert, log) for name in names):
+            # A fallback that was notified learns of the end even if the receivers answer again.
+            if alert.kind == "resolved" or any(_unreachable(name, routing, alert, log) for name in names):
                 names += [name for name in route.fallback if name not in names]
+            routed.update(names)
             for name in names:
                 for way, transport in routing.receivers[name].transports().items():
                     if not is_open and not (transport.keeps_alive and alert.kind == "firing"):
@@ -334,7 +339,32 @@ def deliveries(
                     delivery = _due(Delivery(target, transport, alert, 1), last, is_quiet, resend, now)
                     if delivery is not None:
                         found.setdefault((target, alert.fingerprint), delivery)
+        if alert.kind == "resolved":
+            for target, transport in _no_longer_routed(knowing.get(alert.fingerprint, ()), routed, routing):
+                last = log[target, alert.fingerprint]
+                delivery = _due(Delivery(target, transport, alert, 1), last, False, timedelta(), now)
+                if delivery is not None:
+                    found[target, alert.fingerprint] = delivery
     return list(found.values())
+
+
+def _knowing(log: Log) -> Mapping[str, Sequence[str]]:
+    """By fingerprint, the targets that were notified of an alert."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for (target, fingerprint), last in log.items():
+        if last.reported:
+            found[fingerprint].append(target)
+    return found
+
+
+def _no_longer_routed(targets: Iterable[str], routed: Set[str], routing: Routing) -> Iterator[tuple[str, Transport]]:
+    """Those of the targets to which no route leads any more, since the file was changed while the alert fired."""
+    for target in targets:
+        name, _, way = target.partition("/")
+        if name not in routed and name in routing.receivers:
+            transport = routing.receivers[name].transports().get(way)
+            if transport is not None:
+                yield target, transport
 
 
 def next_attempt(now: datetime, attempt: int, refused: bool, luck: float | None = None) -> datetime:

@@ -179,6 +179,45 @@ def test_the_fallback_waits_while_one_of_several_alertmanagers_answers() -> None
     assert due([alert()], route, both) == ["chat/slack f firing"]
 
 
+def test_a_fallback_that_was_told_learns_of_the_end_though_the_receiver_answers_again() -> None:
+    route = routing({"receivers": ["hook"], "fallback": ["chat"]})
+    log = {("hook/webhook", "f"): attempt(1, number=4), ("chat/slack", "f"): attempt(5)}
+    assert due([alert()], route, log) == []
+    over = alert(state="resolved")
+    assert due([over], route, log) == ["hook/webhook f resolved", "chat/slack f resolved"]
+    log[("chat/slack", "f")] = attempt(0, "resolved", reported=True)
+    assert due([over], route, log) == ["hook/webhook f resolved"]
+    assert due([over], route, {("hook/webhook", "f"): attempt(1)}) == ["hook/webhook f resolved"], "chat was not told"
+
+
+@pytest.mark.parametrize("other", [{"receivers": ["hook"]}, {"match": {"severity": "critical"}, "receivers": ["am"]}])
+def test_who_was_told_learns_of_the_end_though_no_route_leads_there_any_more(other: dict[str, Any]) -> None:
+    """The routing file was changed while the alert fired."""
+    log = {("chat/slack", "f"): attempt(5), ("am/alertmanager/0", "f"): attempt(5, active_at=ago(60))}
+    assert due([alert()], routing(other), log) == (["hook/webhook f firing"] if "match" not in other else [])
+    over = alert(state="resolved", node="n1")
+    assert due([over], routing(other), log, silences=[silence(node="n1")]) == ["chat/slack f resolved"]
+    log[("chat/slack", "f")] = attempt(1, "resolved", "failed", reported=True, next_attempt_at=NOON)
+    assert due([over], routing(other), log) == ["chat/slack f resolved attempt 2"]
+    log[("chat/slack", "f")] = attempt(1, "resolved", reported=True)
+    assert due([over], routing(other), log) == []
+    log[("gone/webhook", "f")] = attempt(5)
+    log[("chat/webhook", "f")] = attempt(5)
+    assert due([over], routing(other), log) == [], "the receiver, or its way, is not in the file any more"
+
+
+def test_an_end_that_waits_for_the_hours_of_its_route_does_so_for_the_fallback_too() -> None:
+    office = {"from": "09:00", "to": "10:00"}
+    route = routing({"receivers": ["hook"], "fallback": ["chat"], "hours": "office"}, hours={"office": office})
+    log = {("hook/webhook", "f"): attempt(5), ("chat/slack", "f"): attempt(5)}
+    over = alert(state="resolved")
+    assert due([over], route, log) == []
+    assert due([over], route, log, now=NOON + timedelta(hours=21)) == [
+        "hook/webhook f resolved",
+        "chat/slack f resolved",
+    ]
+
+
 def test_outside_its_hours_a_route_waits_and_what_still_fires_is_told_when_they_begin() -> None:
     office = {"timezone": "Europe/Berlin", "days": ["mon", "tue"], "from": "09:00", "to": "17:00"}
     route = routing({"receivers": ["hook"], "hours": "office"}, {"receivers": ["chat"]}, hours={"office": office})
