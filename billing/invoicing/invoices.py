@@ -89,7 +89,7 @@ def void(store: Store, number: str, now: datetime, actor: str, reason: str) -> I
     if invoice.is_void:
         return invoice
     if not reason.strip():
-        raise InvoiceError(f"invoice {number}", "needs a reason to be voided", "Add --reason")
+        raise InvoiceError(f"invoice {number}", "needs a reason to be voided", "Give a reason")
     for later in standing(store, None, invoice.tenant):
         if any((line.get("reference") or {}).get("invoice") == number for line in later.lines):
             raise InvoiceError(f"invoice {number}", f"{later.number} refers to it", f"Void {later.number} first")
@@ -115,17 +115,17 @@ def credit(store: Store, number: str, amount: Decimal, now: datetime, actor: str
     if invoice.is_void:
         raise InvoiceError(f"invoice {number}", "is void; nothing is owed on it")
     if not reason.strip():
-        raise InvoiceError(f"invoice {number}", "needs a reason to be credited", "Add --reason")
+        raise InvoiceError(f"invoice {number}", "needs a reason to be credited", "Give a reason")
     digits = minor_digits(invoice.currency)
     if amount <= 0:
-        raise InvoiceError("--amount", f"found {amount}", f"Give an amount in {invoice.currency} above zero")
+        raise InvoiceError("amount", f"found {amount}", f"Give an amount in {invoice.currency} above zero")
     if amount != round(amount, digits):
-        raise InvoiceError("--amount", f"found {amount}", f"{invoice.currency} has {digits} digits")
+        raise InvoiceError("amount", f"found {amount}", f"{invoice.currency} has {digits} digits")
     amount = rounded(Fraction(amount), digits)  # 20 is 20.00
     stands = standing(store, None, invoice.tenant)
     left = creditable(invoice, stands)
     if same := same_note(invoice, amount, reason, stands):
-        step = f"See: gpuledger invoice show {same}. For another one, give another --reason"
+        step = f"See: gpuledger invoice show {same}. For another one, give another reason"
         raise InvoiceError(f"invoice {number}", f"{same} credits {amount} {invoice.currency} for this reason", step)
     if amount > left.net:
         raise InvoiceError(
