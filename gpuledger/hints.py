@@ -46,7 +46,7 @@ def with_store(line: str) -> str:
 
 
 def _end_of_command(line: str, at: int, root: Any) -> int | None:
-    """Where the command ends whose words begin there; None if it takes no store, or is none."""
+    """Where the command ends whose words begin there; None if it needs no store (its help needs none), or is none."""
     command: Any = root.command
     while hasattr(command, "get_command") and (word := _WORD.match(line, at)):
         below = command.get_command(root, word[1])
@@ -56,4 +56,6 @@ def _end_of_command(line: str, at: int, root: Any) -> int | None:
     if command is root.command or not any("--store" in param.opts for param in command.params):
         return None
     rest = _REST.match(line, at)
+    if rest and rest[0].endswith(" --help"):
+        return None
     return rest.end() if rest else at

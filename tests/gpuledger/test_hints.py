@@ -75,6 +75,10 @@ S = " --store chdb:///b"
         ("gpuledger exporter URL shows what they say", "gpuledger exporter URL shows what they say"),
         ("Next: gpuledger verify --store chdb:///c", "Next: gpuledger verify --store chdb:///c"),
         ("a gpuledger server", "a gpuledger server"),
+        (
+            "Missing option. See: gpuledger report preview --help",
+            "Missing option. See: gpuledger report preview --help",
+        ),
         ("gpuledger: output: no such file", "gpuledger: output: no such file"),
     ],
 )
