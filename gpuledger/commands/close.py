@@ -103,6 +103,9 @@ def verify(store: options.Store = "", fmt: options.OutputFormat = options.Format
         print_rows(proof["failures"], ("table", "where", "what", "step"), fmt)
     if proof["waiting"]:
         say(f"{grouped(proof['waiting'], 'device-hour')} had device rows since their close. Next: gpuledger close")
+    if proof["balanced"] and not proof["hours"] and not proof["documents"]:
+        say("nothing is closed yet, so there is nothing to verify. Next: gpuledger close")
+        return
     if proof["balanced"]:
         hours, device_hours = grouped(proof["hours"], "hour"), grouped(proof["device_hours"], "device-hour")
         fit = "fits its" if proof["documents"] == 1 else "fit their"

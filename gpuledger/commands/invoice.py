@@ -60,13 +60,17 @@ def draft(
     out: Out = None,
 ) -> None:
     """Drafts from the ledger as it stands now; changes nothing."""
+    from billing.closed import closed_period
     from billing.invoicing.drafts import draft_all
 
     with opened_store(store) as opened:
         month = month_of(opened, period)
         drafts = draft_all(opened, month, tenant)
         refused = _refused(opened, month) if tenant is None else ""
-    if not drafts:
+        is_closed = bool(drafts) or closed_period(opened) is not None
+    if not is_closed:
+        say("nothing is closed yet. Next: gpuledger close")
+    elif not drafts:
         say(f"no allocations in the closed hours of {period}")
     if refused:
         say(refused)

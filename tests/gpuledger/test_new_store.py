@@ -8,6 +8,8 @@ import pytest
 
 from gpuledger.books import opened_store, recording_store
 from gpuledger.commands.close import verify
+from tests.conftest import REPO
+from tests.gpuledger.running import run
 from warehouse.errors import LedgerError
 
 
@@ -30,3 +32,14 @@ def test_a_store_that_is_not_there_is_not_proven(tmp_path: Path) -> None:
         with pytest.raises(LedgerError, match=r"is not there.*Name the store that is to be verified with --store"):
             verify(f"chdb://{tmp_path}/{name}")
     assert [one.name for one in tmp_path.rglob("*")] == ["other"]
+
+
+def test_books_of_which_nothing_is_closed_are_not_said_to_balance(tmp_path: Path) -> None:
+    """As found: "the books balance: 0 hours" of a store with facts, and no next step for a draft."""
+    url = f"chdb://{tmp_path}/store"
+    run("ingest devices", str(REPO / "docs/tutorial/devices.csv"), "--store", url)
+    said = run("verify", "--store", url)
+    assert said.exit_code == 0
+    assert f"nothing is closed yet, so there is nothing to verify. Next: gpuledger close --store {url}" in said.stderr
+    said = run("invoice draft --period 2026-09", "--store", url)
+    assert f"nothing is closed yet. Next: gpuledger close --store {url}" in said.stderr
