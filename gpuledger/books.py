@@ -199,7 +199,26 @@ def client(url: str, token_file: Path | None = None) -> Iterator[Client]:
         with Client(url, token(token_file), http=PromptClient) as opened:
             yield opened
     except ApiError as error:
-        raise LedgerError(error.where, error.what, error.next_step) from error
+        raise LedgerError(error.where, error.what, _as_typed(error.next_step)) from error
+
+
+_COMMANDS = {
+    "/api/v1/alerts": "alerts list",
+    "/api/v1/alerts/silences": "alerts silence list",
+    "/api/v1/credits": "credits list",
+    "/api/v1/grants": "credits list --grants",
+    "/api/v1/held": "held list",
+    "/api/v1/invoices": "invoice list",
+    "/api/v1/objectives": "slo list",
+    "/api/v1/rates/cards": "rates history",
+}
+"""The commands that list what a server's next steps name by its path."""
+
+
+def _as_typed(next_step: str) -> str:
+    """A server's next step, as who types commands takes it."""
+    command = _COMMANDS.get(next_step.removeprefix("See: "))
+    return f"See: gpuledger {command}" if command else next_step
 
 
 def token(token_file: Path | None) -> str:

@@ -17,6 +17,7 @@ import pytest
 from access.opening import open_access
 from access.settings import AccessSettings
 from docs.reference import commands
+from gpuledger.books import _COMMANDS
 from tests.billing.hand_ledger import HOUR_MS, Row
 from tests.billing.hand_ledger import fill as used_hours
 from tests.conftest import REPO
@@ -168,7 +169,9 @@ def test_invoices_are_credited_made_void_and_issued_by_the_server(url: str, tmp_
     (kept,) = [one for one in listed("credits list --grants", url) if one["id"] == "g1"]
     assert (kept["author"], kept["reason"]) == ("admin", "prepaid")
     assert "over" in {row["reason"] for row in listed("audit --object g1", url)}
-    assert "does not exist" in refused("credits revoke nothing --reason over", *where)
+    nothing = refused("credits revoke nothing --reason over", *where)
+    assert "does not exist" in nothing
+    assert nothing.endswith("See: gpuledger credits list --grants")  # not a path of the API
 
 
 def test_alerts_are_kept_quiet_and_books_closed_by_the_server(url: str) -> None:
@@ -362,3 +365,12 @@ def test_a_server_of_an_unknown_authority_is_told_from_one_that_does_not_run(tmp
     with web(lambda *_: (200, {}, b"")) as unknown:
         unknown.socket = context.wrap_socket(unknown.socket, server_side=True)
         assert "SSL_CERT_FILE" in refused(command, "--store", f"https://localhost:{unknown.server_port}")
+
+
+def test_next_steps_of_the_server_that_name_a_list_have_a_command_that_shows_it() -> None:
+    named = set()
+    for source in (REPO / "api" / "routes").glob("*.py"):
+        named |= set(re.findall(r'"See: (/api/v1/[^"]+)"', source.read_text()))
+    assert named - set(_COMMANDS) == {"/api/v1/views", "/api/v1/waiting"}  # no command asks for these
+    known = {name for name, _ in commands()}
+    assert {command.partition(" --")[0] for command in _COMMANDS.values()} <= known
