@@ -234,8 +234,8 @@ def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
     if "allocation" not in row:
         return {name: row.get(name) for name in ("line", "kind", "project", "sku", "description", "amount")}
     of = {
-        "from": f"{row['from']:%m-%d %H:%M}",
-        "to": f"{row['to']:%m-%d %H:%M}",
+        "from": f"{row['from']:%m-%d %H:%M}Z",
+        "to": f"{row['to']:%m-%d %H:%M}Z",
         "workload": row["workload"],
     }
     if "due_gpu_hours" in row:
