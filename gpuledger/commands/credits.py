@@ -64,19 +64,20 @@ def add(
 
     if served(store) and (kind != "manual" or evidence):
         raise LedgerError("--kind, --evidence", "a server takes credits by hand", "Leave them out")
+    given = parse_amount(amount, "--amount")
     with open_books(store, author) as books:
+        unit = currency or card_in_force(books.store).currency
         if books.server:
-            done = books.server.add_credit(tenant, month, amount, reason, project=project, currency=currency, id=id_)
-            new, what = done.new, f"credit {done.version}: {amount}"
+            done = books.server.add_credit(tenant, month, amount, reason, project=project, currency=unit, id=id_)
+            id_, new = done.version, done.new
         else:
             credit = Credit(
-                tenant, month, parse_amount(amount, "--amount"), currency or card_in_force(books.store).currency,
-                reason, kind, project, books.author, evidence_of(evidence, "--evidence"), id_,
+                tenant, month, given, unit, reason, kind, project, books.author,
+                evidence_of(evidence, "--evidence"), id_,
             )  # fmt: skip
-            new = add_credit(books.store, credit, books.now)
-            _warn_of_unknown_tenant(books.store, tenant)
-            what = f"credit {credit.id}: {as_json(credit.amount)} {credit.currency}"
-    say(f"{what} for {tenant} in {month}{'' if new else ' already exists'}")
+            id_, new = credit.id, add_credit(books.store, credit, books.now)
+        _warn_of_unknown_tenant(books.store, tenant)
+    say(f"credit {id_}: {as_json(given)} {unit} for {tenant} in {month}{'' if new else ' already exists'}")
 
 
 @credits_.command("import")

@@ -159,8 +159,10 @@ def test_invoices_are_credited_made_void_and_issued_by_the_server(url: str, tmp_
     assert run("export focus --no-check --period 2026-10", "--out", str(out), *where).exit_code == 0
     assert "vision" in out.read_text(encoding="utf-8")
     added = "credits add --tenant vision --amount 2.50 --month 2026-11 --reason again"
-    assert "already exists" not in run(added, *where).stderr
+    assert re.fullmatch(r"credit \w+: 2.50 EUR for vision in 2026-11\n", run(added, *where).stderr)
     assert "already exists" in run(added, *where).stderr
+    mistyped = run("credits add --tenant vizion --amount 2.50 --month 2026-11 --reason typo", *where).stderr
+    assert mistyped.startswith("the ledger knows no tenant 'vizion' yet; check its spelling")
     (credit,) = [one["id"] for one in listed("credits list", url) if one["reason"] == "again"]
     assert "-2.5 EUR for vision" in run(f"credits reverse {credit} --reason mistaken", *where).stderr
     grant = run("credits grant --tenant vision --amount 5.00 --expires 2027-01-01 --reason prepaid --id g1", *where)
