@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -199,9 +200,12 @@ def client(url: str, token_file: Path | None = None) -> Iterator[Client]:
         with Client(url, token(token_file), http=PromptClient) as opened:
             yield opened
     except ApiError as error:
-        raise LedgerError(error.where, error.what, _as_typed(error.next_step)) from error
+        what = _FIELD.sub(r"\1: ", error.what)
+        raise LedgerError(error.where, what, _as_typed(error.next_step)) from error
 
 
+_FIELD = re.compile(r"^(?:body|query|path)\.(\w+)[\w.]*: ")
+"""Which field of a request a server did not understand; its number in a list, and so on, is not what was typed."""
 _COMMANDS = {
     "/api/v1/alerts": "alerts list",
     "/api/v1/alerts/silences": "alerts silence list",
@@ -217,6 +221,8 @@ _COMMANDS = {
 
 def _as_typed(next_step: str) -> str:
     """A server's next step, as who types commands takes it."""
+    if next_step == "See /api/v1/openapi.json":
+        return "See the command's --help"
     command = _COMMANDS.get(next_step.removeprefix("See: "))
     return f"See: gpuledger {command}" if command else next_step
 

@@ -335,6 +335,13 @@ def test_what_a_server_does_not_do_is_refused_with_the_reason_and_what_to_do(tmp
         assert error.where.endswith(nobody) and error.next_step and "\n" not in str(error), words
 
 
+def test_what_a_server_did_not_understand_is_named_as_typed(url: str) -> None:
+    error = run("tokens create ci --role king", "--store", url).exception
+    assert isinstance(error, LedgerError)
+    assert error.what.startswith("roles: Input should be 'admin'"), error
+    assert error.next_step == "See the command's --help"
+
+
 def test_url_is_no_second_name_of_a_server_that_holds_the_store() -> None:
     found = {words.split()[0] for words, command in commands() if any("--url" in one.opts for one in command.params)}
     assert found == {"agent", "watch", "scheduler"}
