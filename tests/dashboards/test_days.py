@@ -35,7 +35,8 @@ ASKED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     (overview.__file__, "over_time", {"grain": "day", "device": "a"}),
     (tenants.__file__, "by_holder", {"level": "tenant", "grain": "day", "most": 50}),
     (tenants.__file__, "by_holder", {"level": "project", "grain": "day", "most": 50}),
-    (workload.__file__, "workloads", {"find": "", "most": 50}),
+    (workload.__file__, "dearest", {"find": "", "most": 50}),
+    (workload.__file__, "workloads", {"workloads": ["vision", "学术组", ""]}),
     (fleet.__file__, "devices", {"device": ""}),
     (fleet.__file__, "holders", {"device": "b"}),
 )

@@ -40,7 +40,14 @@ def device_page(
         )
     grain: figures.Grain = "day" if filters.period.is_long else "hour"
     kinds = KINDS if filters.shows_platform else ALLOCATED
-    over_time = fleet_over_time(store, filters, words, grain, "/fleet", device)
+    over_time, measured_card, holders, history, layout = filters.at_once(
+        store,
+        lambda on: fleet_over_time(on, filters, words, grain, "/fleet", device),
+        lambda on: _measured_card(on, filters, device, words),
+        lambda on: _holders_card(on, filters, device, words),
+        lambda on: filters.rows(on, __file__, "history", device=device),
+        lambda on: layout_card(on, filters, until, words, device),
+    )
     return parts.page(
         parts.titles(filters, words, device, _state_chip(row, words), trail=trail),
         _headline(row, filters, words),
@@ -51,13 +58,13 @@ def device_page(
                 parts.graph(over_time, words("fleet.time"), "device-time", 260, keys=words("figure.keys")),
                 tool=parts.legend(kinds, words),
             ),
-            _history(store, filters, device),
+            history,
             filters,
             words,
         ),
-        _measured_card(store, filters, device, words),
-        layout_card(store, filters, until, words, device),
-        _holders_card(store, filters, device, words),
+        measured_card,
+        layout,
+        holders,
     )
 
 
@@ -86,10 +93,6 @@ def _headline(row: Row, filters: Filters, words: Language) -> Component:
             Figure(words("fleet.by_temperature"), warm, "", power),
         ]
     )
-
-
-def _history(store: Store, filters: Filters, device: str) -> Sequence[Row]:
-    return filters.rows(store, __file__, "history", device=device)
 
 
 def _beside(chart: Component, rows: Sequence[Row], filters: Filters, words: Language) -> Sequence[Component]:

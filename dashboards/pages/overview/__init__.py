@@ -32,10 +32,11 @@ Holders = Sequence[tuple[str, Amounts]]
 def layout(store: Store, filters: Filters, words: Language) -> Component:
     assert filters.period is not None
     grain = chosen_grain(filters)
-    rows, waits, alerts, quality = filters.at_once(
+    rows, waits, projects, alerts, quality = filters.at_once(
         store,
         lambda on: filters.rows(on, __file__, "by_tenant", by_project=0),
         lambda on: waits_card(on, filters, words),
+        lambda on: _projects(on, filters) if len(filters.address.chosen.get("tenant", ())) == 1 else None,
         lambda on: alerts_card(on, filters, words),
         lambda on: quality_of(on, filters),
     )
@@ -58,7 +59,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
             class_name="gl-even",
         ),
         month.month_card(filters, words),
-        parts.split(_cost_card(store, tenants, filters, words), alerts),
+        parts.split(_cost_card(store, tenants, filters, words, projects), alerts),
         parts.split(waits, quality_card(filters, quality, total, words)),
     )
 
@@ -246,11 +247,17 @@ def _bar_row(
     )
 
 
-def _cost_card(store: Store, tenants: Holders, filters: Filters, words: Language) -> Component:
-    """By tenant; where there is one alone, by its projects."""
+def _projects(store: Store, filters: Filters) -> Holders:
+    return by_name(filters.rows(store, __file__, "by_tenant", by_project=1))
+
+
+def _cost_card(
+    store: Store, tenants: Holders, filters: Filters, words: Language, projects: Holders | None = None
+) -> Component:
+    """By tenant; where there is one alone, by its projects, which are asked for if nobody has yet (None)."""
     by, of, found = "tenant", {}, tenants
     if len(tenants) == 1 and tenants[0][0]:
-        projects = by_name(filters.rows(store, __file__, "by_tenant", by_project=1))
+        projects = _projects(store, filters) if projects is None else projects
         if len(projects) > 1:
             by, of, found = "project", {"tenant": tenants[0][0]}, projects
     shown = [

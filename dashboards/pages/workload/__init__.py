@@ -44,8 +44,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
 
 def _all(store: Store, filters: Filters, words: Language) -> Component:
     find, currency = filters.more.get("find", ""), filters.currency
-    rows = filters.rows(store, __file__, "workloads", find=find, most=MOST)
-    in_all = rows[0]["in_all"] if rows else 0
+    rows, in_all = _dearest(store, filters, find)
     columns = [
         grids.link("name", words("workload.name"), minimum=160, flex=2),
         grids.text("tenant", words("filter.tenant"), minimum=96, flex=1.2),
@@ -88,6 +87,16 @@ def _all(store: Store, filters: Filters, words: Language) -> Component:
             class_name="gl-table-card",
         ),
     )
+
+
+def _dearest(store: Store, filters: Filters, find: str) -> tuple[Sequence[Mapping[str, Any]], int]:
+    """The rows of workloads.sql of those that cost most, the dearest first, and how many there are."""
+    shown = filters.rows(store, __file__, "dearest", find=find, most=MOST)
+    if not shown:
+        return [], 0
+    names = [row["workload_id"] for row in shown]
+    held = {row["workload_id"]: row for row in filters.rows(store, __file__, "workloads", workloads=names)}
+    return [held[name] for name in names if name in held], shown[0]["in_all"]
 
 
 def _row(row: Mapping[str, Any], filters: Filters, words: Language) -> dict[str, Any]:

@@ -1,6 +1,6 @@
--- One row: a workload that held something in the period, the dearest first.
--- Units: GPU-hours; idle_cost: at list price, for charts; list_cost: exact, NULL: no price is known. in_all: how many there are.
--- Parameters: find String, a part of the name in any case, empty: all; most UInt32; those of ({days})
+-- One row: one of some workloads that held something in the period.
+-- Units: GPU-hours; idle_cost: at list price, for charts; list_cost: exact, NULL: no price is known.
+-- Parameters: workloads Array(String); those of ({days})
 SELECT
     workload_id,
     any(tenant) AS tenant,
@@ -11,10 +11,8 @@ SELECT
     sum(l.idle) AS idle,
     sum(l.unmetered) AS unmetered,
     sum(l.idle * price) AS idle_cost,
-    sum(l.list_cost) AS list_cost,
-    count() OVER () AS in_all
+    sum(l.list_cost) AS list_cost
 FROM ({days}) AS l
-WHERE is_held AND ({find:String} = '' OR positionCaseInsensitiveUTF8(workload_id, {find:String}) > 0)
+WHERE is_held AND workload_id IN {workloads:Array(String)}
 GROUP BY workload_id
-ORDER BY list_cost DESC NULLS LAST, used + idle + unmetered DESC, workload_id
-LIMIT {most:UInt32}
+ORDER BY workload_id
