@@ -59,7 +59,7 @@ for kind in ("connect", "read", "write", "pool"):
     setattr(httpx._config.DEFAULT_TIMEOUT_CONFIG, kind, PATIENCE_SECONDS)
 
 # No test cuts the power: the engine need not wait for the disk with each table that it makes.
-warehouse.store.NOT_COMPILED += f", {warehouse.store.NOT_SYNCED}"
+warehouse.store.KEPT_BY_NONE += f", {warehouse.store.NOT_SYNCED}"
 
 # A password's hash is made to cost 150 ms; those of tests guard nothing.
 SCRYPT_N = secrets.SCRYPT_N

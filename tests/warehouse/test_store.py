@@ -180,6 +180,15 @@ def test_another_connection_sees_the_same_store_and_does_not_wait(store: Store) 
     assert store.value("SELECT count() AS n FROM samples") == 1
 
 
+def test_conditions_that_name_an_instant_leave_nothing_in_the_engine(store: Store) -> None:
+    store.command("CREATE TABLE numbered ENGINE = MergeTree ORDER BY n AS SELECT number AS n FROM numbers(20000)")
+    kept = "SELECT value FROM system.metrics WHERE metric = 'QueryConditionCacheEntries'"
+    before = store.value(kept)
+    for at in range(5):
+        store.value("SELECT count() FROM numbered WHERE n % 7 = {at:UInt64}", {"at": 10 + at})
+    assert store.value(kept) == before
+
+
 @pytest.mark.parametrize(
     ("url", "says"),
     [
