@@ -68,12 +68,12 @@ def _past_stars(places: set[int], tokens: Sequence[str]) -> set[int]:
     return places | {place + 1 for place in places if tokens[place : place + 1] == ["*"]}
 
 
-def _is_one(token: str) -> bool:
-    return token != "*"  # noqa: S105 (no password)
+def _is_one(piece: str) -> bool:
+    return piece != "*"
 
 
-def _is_literal(token: str) -> bool:
-    return len(token) == 1 and token != "?"  # noqa: S105
+def _is_literal(piece: str) -> bool:
+    return len(piece) == 1 and piece != "?"
 
 
 def _tokens(pattern: str) -> list[str]:
@@ -93,14 +93,14 @@ def expression(pattern: str) -> str:
     return r"(?s)\A" + "".join(_expression(token) for token in _tokens(pattern)) + r"\z"
 
 
-def _expression(token: str) -> str:
-    if token == "*":  # noqa: S105 (no password)
+def _expression(piece: str) -> str:
+    if piece == "*":
         return ".*"
-    if token == "?":  # noqa: S105
+    if piece == "?":
         return "."
-    if len(token) > 1:
-        return _class(token[1:-1])
-    return _literal(token)
+    if len(piece) > 1:
+        return _class(piece[1:-1])
+    return _literal(piece)
 
 
 def _class(body: str) -> str:

@@ -5,8 +5,10 @@ Used by rate cards and the tenant mapping: both have rules that match by globs, 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 from zoneinfo import ZoneInfo
@@ -20,6 +22,7 @@ DISTANCES = 8
 """From an end of a key's globs, at which what they spell out is compared."""
 TELLING = 6
 """Places by which rules are told apart before they are compared."""
+_EVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def fits(pattern: Pattern, value: str | bool) -> bool:
@@ -68,6 +71,10 @@ class Rule(Dated, Protocol):
     @property
     def specificity(self) -> tuple[object, ...]: ...
 
+    @property
+    def besides(self) -> Hashable:
+        """What decides where it fits besides its patterns and dates: of two that have all alike, the dates decide."""
+
     def overlaps(self, other: Any, /) -> bool: ...
 
 
@@ -91,23 +98,56 @@ def _tie_of(group: Sequence[int], rules: Sequence[Rule]) -> tuple[int, int] | No
 
     What two globs of one key spell out at the same distance from the start, or from the end, must continue each other,
     or nothing fits both. So a rule is compared only with those of which all that is spelled out continues its own, or
-    the other way round; they are found by the most telling of it.
+    the other way round; they are found by the most telling of it. Those that only dates tell apart are found by these.
     """
     if len(group) < 2:
         return None
-    spelled = list(zip(*_most_telling_first([rules[number].patterns for number in group]), strict=True))
-    with_it: dict[str, list[int]] = {}
-    beyond_it: dict[str, list[int]] = {}
-    for place, (literal, *others) in enumerate(spelled):
+    spelled = zip(*_most_telling_first([rules[number].patterns for number in group]), strict=True)
+    known: dict[Hashable, _ButForDates] = {}
+    with_it: dict[str, list[_ButForDates]] = {}
+    beyond_it: dict[str, list[_ButForDates]] = {}
+    for number, (literal, *others) in zip(group, spelled, strict=True):
+        rule = rules[number]
         starts = [literal[:length] for length in range(len(literal) + 1)]
-        rivals = [*beyond_it.get(literal, ()), *(one for start in starts for one in with_it.get(start, ()))]
-        for rival in sorted(one for one in rivals if all(map(_continue_each_other, others, spelled[one][1:]))):
-            if rules[group[place]].overlaps(rules[group[rival]]):
-                return group[place], group[rival]
-        with_it.setdefault(literal, []).append(place)
-        for start in starts[:-1]:
-            beyond_it.setdefault(start, []).append(place)
+        near = [*beyond_it.get(literal, ()), *(one for start in starts for one in with_it.get(start, ()))]
+        near = [one for one in near if all(map(_continue_each_other, others, one.spelled))]
+        for rival in sorted(rival for one in near for rival in one.during(rule)):
+            if rule.overlaps(rules[rival]):
+                return number, rival
+        same = rule.patterns, rule.besides
+        if same not in known:
+            known[same] = _ButForDates(others)
+            with_it.setdefault(literal, []).append(known[same])
+            for start in starts[:-1]:
+                beyond_it.setdefault(start, []).append(known[same])
+        known[same].add(number, rule)
     return None
+
+
+class _ButForDates:
+    """Rules that are alike but for their dates, of which no two are in force at a time."""
+
+    def __init__(self, spelled: Sequence[str]) -> None:
+        self.spelled = spelled
+        self._numbers: list[int] = []
+        self._from: list[datetime] = []
+        self._to: list[datetime] = []
+
+    def add(self, number: int, rule: Dated) -> None:
+        since, until = _dates(rule)
+        place = bisect_left(self._from, since)
+        self._numbers.insert(place, number)
+        self._from.insert(place, since)
+        self._to.insert(place, until)
+
+    def during(self, rule: Dated) -> Sequence[int]:
+        """The numbers of those that are in force while the rule is."""
+        since, until = _dates(rule)
+        return self._numbers[bisect_right(self._to, since) : bisect_left(self._from, until)]
+
+
+def _dates(rule: Dated) -> tuple[datetime, datetime]:
+    return rule.effective_from or _EVER[0], rule.effective_to or _EVER[1]
 
 
 def _continue_each_other(left: str, right: str) -> bool:

@@ -161,6 +161,11 @@ class RateRule(Part):
         """Greater wins: what it matches decides; of two that are alike in this, the one with windows."""
         return (*specificity(self.patterns), bool(self.windows))
 
+    @property
+    def besides(self) -> tuple[object, ...]:
+        """What decides when it holds besides its dates."""
+        return (self.windows, self.timezone) if self.windows else ()
+
     def overlaps(self, other: RateRule) -> bool:
         """Whether something at some time could match both rules."""
         return (

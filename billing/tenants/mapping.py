@@ -83,6 +83,11 @@ class OwnerRule(Part):
         ]
         return ", ".join(given) or "anything"
 
+    @property
+    def besides(self) -> tuple[object, ...]:
+        """Its patterns and dates alone decide where it fits."""
+        return ()
+
     def overlaps(self, other: OwnerRule) -> bool:
         """Whether something at some time could match both rules."""
         return (

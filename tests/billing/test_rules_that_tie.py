@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -66,6 +68,49 @@ def test_the_first_tie_is_the_one_that_comparing_each_with_each_finds() -> None:
         rules = [rule(n, **{key: glob() for key in keys}) for n in range(dice.randint(2, 9))]
         found = first_tie(MATCH_KEYS, rules, UTC)
         assert (found and found[:2]) == next(iter(ties(rules)), None), [one.match for one in rules]
+
+
+def test_the_first_tie_by_dates_and_windows_is_the_one_that_comparing_each_with_each_finds() -> None:
+    dice = random.Random(drawn_seed())
+    windows = [{"from": "08:00", "to": "20:00"}, {"from": "20:00", "to": "08:00"}, {"days": ["mon"]}]
+
+    def dated(n: int) -> RateRule:
+        first, last = sorted(dice.sample(range(1, 29), 2))
+        given = {"effective_from": f"2026-10-{first:02}", "effective_to": f"2026-10-{last:02}"}
+        asked: dict[str, object] = {key: value for key, value in given.items() if dice.random() < 0.9}
+        if dice.random() < 0.5:
+            asked["windows"] = [dice.choice(windows)]
+            asked |= dice.choice([{}, {"timezone": "Asia/Tokyo"}])
+        one = {"sku": str(n), "price_per_gpu_hour": "1", "match": {"tenant": dice.choice(["a*", "ab*", "*c"])}}
+        return Counted.model_validate(one | asked).in_zone(UTC)
+
+    found = 0
+    for _ in range(400):
+        rules = [dated(n) for n in range(dice.randint(2, 12))]
+        tie = first_tie(MATCH_KEYS, rules, UTC)
+        found += tie is not None
+        assert (tie and tie[:2]) == next(iter(ties(rules)), None), [one.model_dump(mode="json") for one in rules]
+    assert found
+
+
+def test_prices_of_each_hour_are_not_compared_each_with_each() -> None:
+    """As found: 10,000 of them took 43 seconds."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    hours = [(start + timedelta(hours=n)).isoformat() for n in range(401)]
+    rules = [
+        Counted.model_validate(
+            {
+                "sku": sku,
+                "price_per_gpu_hour": "1",
+                "match": {"model": sku},
+                "effective_from": first,
+                "effective_to": last,
+            }
+        )
+        for first, last in pairwise(hours)
+        for sku in ("NVIDIA H100*", "NVIDIA A100*")
+    ]
+    assert comparisons(rules) == 0
 
 
 def ties(rules: Sequence[RateRule]) -> Iterable[tuple[int, int]]:
