@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -321,31 +321,51 @@ def deliveries(
     knowing = _knowing(log)
     found: dict[tuple[str, str], Delivery] = {}
     for alert in alerts:
-        routed: set[str] = set()
-        for route, is_open in _routes(alert, routing, now):
-            names = list(route.receivers)
-            # A fallback that was notified learns of the end even if the receivers answer again.
-            if alert.kind == "resolved" or any(_unreachable(name, routing, alert, log) for name in names):
-                names += [name for name in route.fallback if name not in names]
-            routed.update(names)
-            for name in names:
-                for way, transport in routing.receivers[name].transports().items():
-                    if not is_open and not (transport.keeps_alive and alert.kind == "firing"):
-                        continue
-                    target = f"{name}/{way}"
-                    last = log.get((target, alert.fingerprint))
-                    resend = min(span(route.resend), transport.resend or span(route.resend))
-                    is_quiet = alert.fingerprint in quiet or not is_open
-                    delivery = _due(Delivery(target, transport, alert, 1), last, is_quiet, resend, now)
-                    if delivery is not None:
-                        found.setdefault((target, alert.fingerprint), delivery)
         if alert.kind == "resolved":
-            for target, transport in _no_longer_routed(knowing.get(alert.fingerprint, ()), routed, routing):
-                last = log[target, alert.fingerprint]
-                delivery = _due(Delivery(target, transport, alert, 1), last, False, timedelta(), now)
-                if delivery is not None:
-                    found[target, alert.fingerprint] = delivery
+            of_it = _of_the_end(alert, knowing.get(alert.fingerprint, ()), routing, log, now)
+        else:
+            of_it = _while_firing(alert, alert.fingerprint in quiet, routing, log, now)
+        for delivery in of_it:
+            found.setdefault((delivery.target, alert.fingerprint), delivery)
     return list(found.values())
+
+
+def _while_firing(alert: Notification, quiet: bool, routing: Routing, log: Log, now: datetime) -> Iterator[Delivery]:
+    """To the receivers of the alert's routes in their hours, and to their fallbacks where they cannot be reached."""
+    for route, is_open in _routes(alert, routing, now):
+        names = list(route.receivers)
+        if any(_unreachable(name, routing, alert, log) for name in names):
+            names += [name for name in route.fallback if name not in names]
+        for name in names:
+            for way, transport in routing.receivers[name].transports().items():
+                if not is_open and not transport.keeps_alive:
+                    continue
+                resend = min(span(route.resend), transport.resend or span(route.resend))
+                last = log.get((f"{name}/{way}", alert.fingerprint))
+                fresh = Delivery(f"{name}/{way}", transport, alert, 1)
+                delivery = _due(fresh, last, quiet or not is_open, resend, now)
+                if delivery is not None:
+                    yield delivery
+
+
+def _of_the_end(
+    alert: Notification, knowing: Iterable[str], routing: Routing, log: Log, now: datetime
+) -> Iterator[Delivery]:
+    """To all targets that were notified of the alert, silenced or not: to a fallback whose receiver answers again, and
+    to a receiver whose route was removed, too. Those that routes lead to wait for the hours of one."""
+    opens: dict[str, bool] = {}
+    for route, is_open in _routes(alert, routing, now):
+        for name in (*route.receivers, *route.fallback):
+            opens[name] = opens.get(name, False) or is_open
+    for target in knowing:
+        name, _, way = target.partition("/")
+        receiver = routing.receivers.get(name)
+        transport = receiver.transports().get(way) if receiver else None
+        if transport is not None and opens.get(name, True):
+            last = log[target, alert.fingerprint]
+            delivery = _due(Delivery(target, transport, alert, 1), last, False, timedelta(), now)
+            if delivery is not None:
+                yield delivery
 
 
 def _knowing(log: Log) -> Mapping[str, Sequence[str]]:
@@ -355,16 +375,6 @@ def _knowing(log: Log) -> Mapping[str, Sequence[str]]:
         if last.reported:
             found[fingerprint].append(target)
     return found
-
-
-def _no_longer_routed(targets: Iterable[str], routed: Set[str], routing: Routing) -> Iterator[tuple[str, Transport]]:
-    """Those of the targets to which no route leads any more, since the file was changed while the alert fired."""
-    for target in targets:
-        name, _, way = target.partition("/")
-        if name not in routed and name in routing.receivers:
-            transport = routing.receivers[name].transports().get(way)
-            if transport is not None:
-                yield target, transport
 
 
 def next_attempt(now: datetime, attempt: int, refused: bool, luck: float | None = None) -> datetime:
@@ -386,8 +396,7 @@ def _due(fresh: Delivery, last: Attempt | None, quiet: bool, resend: timedelta, 
     alert = fresh.alert
     same = last is not None and last.active_at == alert.active_at
     if alert.kind == "resolved":
-        # A target that was notified of the alert learns of its end, silenced or not; no other does.
-        if not (last and same and last.reported):
+        if not (last and same and last.reported):  # of another occurrence: it was not notified of this one
             return None
     elif quiet and not (fresh.transport.keeps_alive and last and same and last.reported):
         return None  # a target that resolves unrefreshed alerts is still sent those that it has
