@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +31,7 @@ from alerts.routing import (
 )
 from alerts.state import State
 from tests.alerts.facts import NOON, ago
+from tests.draws import drawn_seed
 
 RECEIVERS = {
     "hook": {"webhook": {"url": "http://localhost/"}},
@@ -380,3 +383,73 @@ def test_a_message_in_chinese_leads_to_the_page_in_chinese() -> None:
     assert chinese.link == chinese.annotations["runbook"] == f"{shown.link}&lang=zh"
     assert chinese.annotations["summary"] == "late"
     assert in_language(alert(), {}, "zh", "UTC").link == ""
+
+
+def a_routing_file(dice: random.Random, receivers: Sequence[str]) -> Routing:
+    """Any that its author may write while alerts fire; a receiver may be gone."""
+    named = [name for name in receivers if dice.random() < 0.9] or receivers[:1]
+
+    def some() -> list[str]:
+        return dice.sample(named, dice.randint(1, len(named)))
+
+    routes: list[dict[str, Any]] = []
+    for _ in range(dice.randint(1, 3)):
+        route: dict[str, Any] = {"receivers": some(), "resend": dice.choice(["5m", "4h"])}
+        route |= {"match": {"tenant": dice.choice(["a", "b"])}} if dice.random() < 0.3 else {}
+        route |= {"fallback": some()} if dice.random() < 0.5 else {}
+        route |= {"hours": dice.choice(["morning", "noon"])} if dice.random() < 0.3 else {}
+        route |= {"continue": True} if dice.random() < 0.5 else {}
+        routes.append(route)
+    hours = {"morning": {"from": "00:00", "to": "12:10"}, "noon": {"from": "12:10", "to": "24:00"}}
+    hooks = {name: {"webhook": {"url": "http://localhost/"}} for name in named}
+    return Routing.model_validate({"receivers": hooks, "routes": routes, "hours": hours})
+
+
+def test_in_any_history_whoever_was_notified_of_an_alert_learns_of_its_end_once() -> None:
+    """Routing files that change, receivers that come and go, alerts that fire again; at last all can be reached."""
+    dice = random.Random(drawn_seed())
+    ends_seen = 0
+    for _ in range(150):
+        receivers, log = ["x", "y", "z"], dict[tuple[str, str], Attempt]()
+        heard: dict[tuple[str, Any], list[str]] = {}
+        fires = {"a": True, "b": True}
+        since = dict.fromkeys(fires, NOON)
+        file, away, steps = a_routing_file(dice, receivers), set[str](), dice.randint(4, 25)
+        for step in range(steps + 40):
+            now = NOON + timedelta(minutes=step)
+            if step == steps:
+                everyone = {name: {"webhook": {"url": "http://localhost/"}} for name in receivers}
+                file = Routing.model_validate({"receivers": everyone, "routes": [{"receivers": ["x"]}]})
+                away, fires = set(), dict.fromkeys(fires, False)
+            elif step < steps:
+                file = a_routing_file(dice, receivers) if dice.random() < 0.2 else file
+                away = {name for name in receivers if dice.random() < 0.5} if dice.random() < 0.3 else away
+                for name in fires:
+                    if dice.random() < 0.1:
+                        fires[name] = not fires[name]
+                        since[name] = now if fires[name] else since[name]
+            alerts = [
+                replace(alert(name, "firing" if fires[name] else "resolved", tenant=name), active_at=since[name])
+                for name in fires
+            ]
+            for one in deliveries(alerts, file, [], log, now):
+                key = one.target, one.alert.fingerprint
+                last = log.get(key)
+                knew = last is not None and last.active_at == one.alert.active_at and last.reported
+                arrives = one.target.partition("/")[0] not in away
+                log[key] = Attempt(
+                    now, one.alert.active_at, one.alert.kind, one.attempt, "sent" if arrives else "failed",
+                    None if arrives else now + timedelta(minutes=1),
+                    reported=knew or (arrives and one.alert.kind == "firing"),
+                )  # fmt: skip
+                if arrives:
+                    heard.setdefault((one.target, (one.alert.fingerprint, one.alert.active_at)), []).append(
+                        one.alert.kind
+                    )
+        for (target, (name, active_at)), kinds in heard.items():
+            assert kinds[0] == "firing", (target, kinds)
+            assert kinds.count("resolved") <= 1
+            if active_at == since[name]:  # an occurrence that another followed is over without a word
+                assert kinds[-1] == "resolved", (target, kinds)
+                ends_seen += 1
+    assert ends_seen > 100
