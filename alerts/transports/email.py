@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import logging
+import re
 import smtplib
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from email.message import EmailMessage
-from email.utils import format_datetime, make_msgid
-from typing import Annotated, Literal
+from email.utils import format_datetime, getaddresses, make_msgid
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from alerts.rule import Part
 from alerts.secrets import Secret, hidden
 from alerts.transports import TIMEOUT_SECONDS, WORDS, AlertLike, SendError, headline, moment
 from ingest.answer_time import ended_in_time, hang_up
+from warehouse.connection_errors import reason
+from warehouse.hosts import is_loopback
 
 log = logging.getLogger(__name__)
 SHOWN = 100
@@ -27,20 +31,39 @@ MAIL_SECONDS = 60.0
 """For the whole of a conversation with a mail server."""
 
 
+def _one_address(value: str) -> str:
+    found = [address for _, address in getaddresses([value])] if value.isprintable() else []
+    if len(found) != 1 or not re.fullmatch(r"[^@\s,<>]+@[^@\s,<>]+", found[0]):
+        raise ValueError("expected one address, such as ops@example.org or Operations <ops@example.org>")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_one_address)]
+
+
 class Email(Part):
-    """security: starttls (port 587, the usual), tls (465) or none (a relay on this machine)."""
+    """security: starttls (port 587, the usual), tls (465) or none (a relay, to which no password may go but on this
+    machine)."""
 
     host: str
     port: int = 587
     security: Literal["starttls", "tls", "none"] = "starttls"
     username: str = ""
     password: Secret | None = None
-    from_: Annotated[str, Field(alias="from")]
-    to: Annotated[tuple[str, ...], Field(min_length=1)]
+    from_: Annotated[Address, Field(alias="from")]
+    to: Annotated[tuple[Address, ...], Field(min_length=1)]
     resend: None = None
     keeps_alive: bool = False
     most: int = 1000
     gives_up: int = 20
+
+    @model_validator(mode="after")
+    def _keeps_its_password(self) -> Self:
+        if self.security == "none" and self.username and not is_loopback(self.host):
+            raise ValueError(
+                f"security none would send the password to {self.host} in clear; use starttls or tls, or no username"
+            )
+        return self
 
     @property
     def way(self) -> str:
@@ -61,6 +84,7 @@ class Email(Part):
         to: only these of its addresses.   Errors: SendError; AlertError if a secret is missing.
         """
         password = self.password.read() if self.password is not None else ""
+        secrets = [password, *_as_sent(self.username, password)] if password else []
         server = self._server()
         try:
             with ended_in_time(MAIL_SECONDS, lambda: hang_up(server.sock)) as late, server:
@@ -75,16 +99,16 @@ class Email(Part):
         except smtplib.SMTPResponseException as error:
             if late.is_set():
                 raise SendError(f"had not taken it after {MAIL_SECONDS:g} s") from None
-            raise SendError(hidden(f"answered {error.smtp_code}", [password]), 500 <= error.smtp_code < 600) from None
+            said = error.smtp_error if isinstance(error.smtp_error, bytes) else str(error.smtp_error).encode()
+            refusal = _refusal(error.smtp_code, said, secrets)
+            raise SendError(f"{self.host}:{self.port}: {refusal}", refusal.for_good) from None
         except (smtplib.SMTPException, OSError, ValueError) as error:
             if late.is_set():
                 raise SendError(f"had not taken it after {MAIL_SECONDS:g} s") from None
-            why = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-            raise SendError(hidden(f"{self.host}:{self.port}: {why.rstrip('.')}", [password])) from None
+            raise SendError(hidden(f"{self.host}:{self.port}: {reason(error)}", secrets)) from None
         found = {}
         for address, (code, said) in refused.items():
-            text = " ".join(said.decode("utf-8", "replace").split())
-            found[address] = Refusal(code, hidden(text, [password])[:SHOWN_CHARACTERS])
+            found[address] = _refusal(code, said, secrets)
             log.warning("mail: %s was refused: %s", address, found[address])
         return found
 
@@ -102,7 +126,7 @@ class Email(Part):
 
 @dataclass(frozen=True)
 class Refusal:
-    """A mail server's response about one address."""
+    """A mail server's response, about one address or all."""
 
     code: int
     said: str
@@ -113,6 +137,16 @@ class Refusal:
 
     def __str__(self) -> str:
         return f"answered {self.code} {self.said}".rstrip()
+
+
+def _refusal(code: int, said: bytes, secrets: Sequence[str]) -> Refusal:
+    text = " ".join(said.decode("utf-8", "replace").split())
+    return Refusal(code, hidden(text, secrets)[:SHOWN_CHARACTERS])
+
+
+def _as_sent(username: str, password: str) -> list[str]:
+    """The password as sign-in sends it, which a server may repeat in its answer."""
+    return [base64.b64encode(text.encode()).decode() for text in (f"\0{username}\0{password}", password)]
 
 
 def message(alerts: Sequence[AlertLike], sender: str, to: Sequence[str], now: datetime) -> EmailMessage:
