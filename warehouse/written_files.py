@@ -115,9 +115,15 @@ def first_error(
     secret: bool = False,
     content: object = None,
 ) -> LedgerError:
-    """The first thing that does not fit `whole`, as one line. secret: what was found there is not repeated.
-    content: what was validated, which knows the lines of its text if it was read here."""
+    """The first thing that does not fit `whole`, as one line; of keys, all that are missing or unknown there.
+
+    secret: what was found there is not repeated.   content: what was validated, which knows the lines of its text if it
+    was read here.
+    """
     first = _most_telling(mistake)
+    above = list(first["loc"][:-1])
+    if text := _wrong_keys(mistake, first, known_keys(above, whole)):
+        return error(place_of(where, above, content), text, next_step)
     location = [step for step in first["loc"] if not (isinstance(step, str) and step.startswith(_SHAPES))]
     place = place_of(where, location, content)
     if first["type"] == "extra_forbidden":
@@ -136,6 +142,31 @@ def unknown_key(key: str, known: Sequence[str]) -> str:
     return f"unknown key{meant} known here: {', '.join(known)}"
 
 
+def _wrong_keys(mistake: ValidationError, first: Any, known: Sequence[str]) -> str:
+    """`missing: currency; unknown: local_users; known here: currency, budgets`: the keys beside the first error's.
+
+    A file of another kind has nothing right, and is told so at once. A missing key that is only misspelt is told once.
+    Empty where a single key is wrong, where several shapes could fit, or where the first error is no key's.
+    """
+    if first["type"] not in _KEYS or any(isinstance(step, str) and step.startswith(_SHAPES) for step in first["loc"]):
+        return ""
+    beside = [one for one in mistake.errors() if one["type"] in _KEYS and one["loc"][:-1] == first["loc"][:-1]]
+    unknown = [str(one["loc"][-1]) for one in beside if one["type"] == "extra_forbidden"]
+    meant = {key: near[0] for key in unknown if (near := get_close_matches(key, known, 1))}
+    absent = (str(one["loc"][-1]) for one in beside if one["type"] == "missing")
+    missing = [key for key in absent if key not in meant.values()]
+    if len(missing) + len(unknown) < 2:
+        return ""
+    guessed = [f"{key} (did you mean {meant[key]}?)" if key in meant else key for key in unknown]
+    parts = [f"{what}: {_few(keys)}" for what, keys in (("missing", missing), ("unknown", guessed)) if keys]
+    return "; ".join(parts + ([f"known here: {', '.join(known)}"] if unknown else []))
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else ""
+    return ", ".join(map(_cut, names[:_NAMES])) + more
+
+
 def _most_telling(mistake: ValidationError) -> Any:
     """The first error; where several shapes could fit, that of the shape that matched furthest. Of a missing key the
     unknown one beside it that is the same, misspelt."""
@@ -150,6 +181,9 @@ def _most_telling(mistake: ValidationError) -> Any:
     return max(rivals, key=lambda one: (len(one["loc"]), one["type"] == "too_short"))
 
 
+_NAMES = 20
+"""Keys that a line lists."""
+_KEYS = ("missing", "extra_forbidden")
 _SHAPES = ("constrained-int", "tuple[", "literal[")
 """Steps of a location that only name the shape that was tried."""
 _SAY: Mapping[str, str] = {

@@ -47,7 +47,7 @@ def card(*rules: dict[str, Any], **keys: Any) -> RateCard:
             HEAD + 'price_per_gpu_hour: "2"\n    match: {node: q}',
             r"rates\[0\]\.match\.node: unknown key.*known here: mo",
         ),
-        (HEAD + "sku2: x", "price_per_gpu_hour: missing"),
+        (HEAD + "sku2: x", r"rates\[0\]: missing: price_per_gpu_hour; unknown: sku2 "),
         (
             HEAD + 'price_per_gpu_hours: "2"',
             r"rates\[0\]\.price_per_gpu_hours: unknown key; did you mean price_per_gpu_hour\?",
@@ -63,7 +63,7 @@ def card(*rules: dict[str, Any], **keys: Any) -> RateCard:
             ONE + "idle_policy: even",
             "found 'even'; Input should be 'platform'",
         ),
-        (ONE + "discounts: [{after: 100}]", r"discounts\[0\].name: missing"),
+        (ONE + "discounts: [{after: 100}]", r"discounts\[0\]: missing: name; unknown: after "),
         (ONE + "taxes: 1", "taxes: found 1; expected a list"),
         ("currency: [", "not YAML: "),
         ("- 1", "not a rate card. It starts with the keys currency"),

@@ -140,7 +140,7 @@ def test_a_misspelt_key_is_refused_with_the_one_that_was_meant(
     text = FILES[name][1].replace(written, misspelt)
     said = refused(tmp_path, name, text)
     if name == "plan":  # what it lacks comes first
-        assert ".yaml, line 1: loads: missing" in said
+        assert ".yaml: missing: loads; unknown: warmpu (did you mean warmup?)" in said
         return
     assert f"unknown key; did you mean {meant}?" in said
     if name != "agent":  # options may have changed what its file says
@@ -181,3 +181,21 @@ def test_what_is_secret_is_not_repeated(tmp_path: Path) -> None:
     said = refused(tmp_path, "senders", FILES["senders"][1].replace("0123456789abcdef", "geheim"))
     assert "token" in said
     assert "geheim" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("budgets", "missing: currency; unknown: pets, colour; known here: currency, budgets, low_balances."),
+        ("rates", "missing: currency, rates; unknown: pets, colour; known here: "),
+        ("objectives", "unknown: pets, colour; known here: "),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_with_all_its_keys_at_once(tmp_path: Path, name: str, what: str) -> None:
+    assert what in refused(tmp_path, name, "pets: 1\ncolour: red\n")
+
+
+def test_a_misspelt_key_that_must_be_there_is_told_once_beside_an_unknown_one(tmp_path: Path) -> None:
+    """And never as missing."""
+    said = refused(tmp_path, "budgets", FILES["budgets"][1].replace("currency", "curency") + "pets: 1\n")
+    assert ": unknown: curency (did you mean currency?), pets; known here: " in said
