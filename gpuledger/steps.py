@@ -1,4 +1,5 @@
-"""Progress of long work, step by step: live bars on a terminal, elsewhere a line per finished step; and interruption.
+"""Progress of long work, step by step, and interruption. On a terminal live bars; elsewhere a line for each finished
+step, and now and then one while a step lasts.
 
 Ctrl-C does not interrupt a query of the embedded engine on the main thread. So the work runs on a thread of its own
 (`in_worker`), the main thread waits for signals, and the work stops at its next progress update.
@@ -25,6 +26,9 @@ Result = TypeVar("Result")
 
 PATIENCE_SECONDS = 20
 """How long an interruption waits for the running query; then the process exits at once, which is as safe as a kill."""
+
+FIRST_WORD_SECONDS, NEXT_WORD_SECONDS = 2, 30
+"""When a step that still runs is reported where there is no terminal: a log that stays empty looks like a hang."""
 
 
 class Stopped(Exception):  # noqa: N818 (no error)
@@ -77,10 +81,17 @@ class Steps:
         started = time.monotonic()
         progress = self._progress
         if progress is None:
-            step = Step(lambda done, total, detail: None, self._stop)
+            due = started + FIRST_WORD_SECONDS
+
+            def tell(done: int, total: int, detail: str) -> None:
+                nonlocal due
+                if (now := time.monotonic()) >= due:
+                    self._line(f"{title:<10} {detail} ... ({now - started:.0f} s so far)")
+                    due = now + NEXT_WORD_SECONDS
+
+            step = Step(tell, self._stop)
             yield step
-            seconds = time.monotonic() - started
-            self._console.print(f"{title:<10} {step.detail} ({seconds:.1f} s)", markup=False, soft_wrap=True)
+            self._line(f"{title:<10} {step.detail} ({time.monotonic() - started:.1f} s)")
             return
         task = progress.add_task(title, total=None, detail="")
 
@@ -90,6 +101,9 @@ class Steps:
         step = Step(show, self._stop)
         yield step
         progress.update(task, completed=1, total=1, detail=step.detail)
+
+    def _line(self, text: str) -> None:
+        self._console.print(text, markup=False, soft_wrap=True)
 
 
 def in_worker(work: Callable[[], Result], stop: threading.Event) -> Result:
