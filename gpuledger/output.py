@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -271,6 +272,16 @@ def two_decimals(value: Any) -> Any:
     return round(value, 2) if isinstance(value, Decimal) else value
 
 
+def grouped_digits(value: Decimal | float) -> str:
+    """A figure for people, with its own decimals: `1,380.00`. Not for integers, which may be names."""
+    digits = str(as_json(value))
+    whole, point, rest = digits.partition(".")
+    return f"{int(whole):,}{point}{rest}" if _WHOLE.fullmatch(whole) and "e" not in rest else digits
+
+
+_WHOLE = re.compile(r"-?[1-9]\d*")
+
+
 def percent(part: Decimal | float | None, digits: int = 1) -> str | None:
     """A share for people, such as `12.5%`; None stays unknown."""
     return None if part is None else f"{part * 100:.{digits}f}%"
@@ -289,4 +300,6 @@ def _is_number(value: Any) -> bool:
 def _cell(value: Any) -> str:
     if isinstance(value, Lines):
         return "\n".join(map(printable, value))
+    if isinstance(value, Decimal | float) and math.isfinite(value):
+        return grouped_digits(value)
     return "-" if value is None else printable(str(as_json(value)))

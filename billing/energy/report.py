@@ -190,11 +190,11 @@ def _notes(total: _Sum) -> Iterator[str]:
 
     if total.held > total.measured:
         hours = quotient(total.held - total.measured, total.scale * HOUR_MS, 2)
-        yield f"{hours} device-hours are unmeasured: no usable sample reported the power; they are in no kWh."
+        yield f"{hours:,} device-hours are unmeasured: no usable sample reported the power; they are in no kWh."
     if total.without_intensity:
-        yield f"{kwh(total.without_intensity)} kWh have no carbon intensity and are in no kgCO2e."
+        yield f"{kwh(total.without_intensity):,} kWh have no carbon intensity and are in no kgCO2e."
     if total.without_pue:
-        yield f"{kwh(total.without_pue)} kWh have no PUE and are counted with 1."
+        yield f"{kwh(total.without_pue):,} kWh have no PUE and are counted with 1."
 
 
 @contextlib.contextmanager

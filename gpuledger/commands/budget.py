@@ -171,13 +171,14 @@ def _print_table(states: list[BudgetState], month: str, method: str) -> None:
 def _unpriced(state: BudgetState) -> str:
     if not state.unpriced_gpu_hours:
         return ""
-    return f"{state.unpriced_gpu_hours:.2f} GPU-hours have no price and are in no amount"
+    return f"{state.unpriced_gpu_hours:,.2f} GPU-hours have no price and are in no amount"
 
 
 def _between(state: BudgetState) -> str:
     if not state.is_estimate or state.forecast_low is None:
         return ""
-    return f"will end between {state.forecast_low} and {state.forecast_high}, as four of five past trials would have"
+    low, high = f"{state.forecast_low:,}", f"{state.forecast_high:,}"
+    return f"will end between {low} and {high}, as four of five past trials would have"
 
 
 def _error(state: BudgetState) -> str:

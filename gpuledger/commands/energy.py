@@ -147,7 +147,7 @@ def _print_table(found: EnergyReport) -> None:
 
 def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:
     shown = {
-        HEADINGS.get(name, name): round(value, 3) if isinstance(value, Decimal) else value
+        HEADINGS.get(name, name): round(value, 2 if name == "gpu_hours" else 3) if isinstance(value, Decimal) else value
         for name, value in row.items()
     }
     shown["measured"] = percent(row["coverage"])

@@ -107,7 +107,7 @@ def _print_report(report: FocusReport, out: Path) -> None:
     invoices = f", {grouped(len(report.invoices), 'invoice')}" if report.invoices else ""
     say(f"{out}: {grouped(report.rows, 'row')}{invoices}")
     if report.unpriced_hours:
-        say(f"{report.unpriced_hours:.2f} GPU-hours have no price and are left out")
+        say(f"{report.unpriced_hours:,.2f} GPU-hours have no price and are left out")
     if report.by_line:
         say(
             f"the ledger changed since invoices of {', '.join(report.by_line[:3])}"

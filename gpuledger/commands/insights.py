@@ -183,8 +183,8 @@ def _print_efficiency(report: EfficiencyReport) -> None:
     title = _title(period, f"GPU-hours and {report.currency or 'no price'}")
     print_rows(rows[:-1], (*report.by, *names.values()), options.Format.table, title, totals=rows[-1:])
     if report.total["unpriced_gpu_hours"]:
-        hours = two_decimals(report.total["unpriced_gpu_hours"])
-        say(f"{hours} allocated GPU-hours have no price and are in no cost above")
+        hours = report.total["unpriced_gpu_hours"]
+        say(f"{hours:,.2f} allocated GPU-hours have no price and are in no cost above")
 
 
 def _print_changes(report: ChangesReport) -> None:
@@ -213,7 +213,7 @@ def _print_changes(report: ChangesReport) -> None:
     title = _title(period, f"against {rfc3339(before.start)} to {rfc3339(before.end)}, {report.currency or 'no price'}")
     print_rows(rows[:-1], (*report.by, *names.values()), options.Format.table, title, totals=rows[-1:])
     if report.total["unpriced_gpu_hours"]:
-        say(f"{two_decimals(report.total['unpriced_gpu_hours'])} GPU-hours have no price and are in no cost above")
+        say(f"{report.total['unpriced_gpu_hours']:,.2f} GPU-hours have no price and are in no cost above")
 
 
 def _print_savings(report: SavingsReport) -> None:
@@ -270,7 +270,7 @@ def _print_anomalies(report: AnomalyReport) -> None:
             "from": two_decimals(one.low),
             "to": two_decimals(one.high),
             "score": one.score,
-            "most of it": ", ".join(f"{part.name} {two_decimals(part.cost)}" for part in one.contributors[:3]),
+            "most of it": ", ".join(f"{part.name} {part.cost:,.2f}" for part in one.contributors[:3]),
         }
         for one in report.flagged
     ]

@@ -104,7 +104,7 @@ def issue(
     already = f", {known} {'was' if known == 1 else 'were'} issued already" if known else ""
     say(f"{period}: {len(fresh)} invoice{'' if len(fresh) == 1 else 's'} issued{already}")
     if unnamed:
-        say(f"{unnamed:.2f} GPU-hours belong to no tenant and are on no invoice (gpuledger ledger --by project,queue)")
+        say(f"{unnamed:,.2f} GPU-hours belong to no tenant and are on no invoice (gpuledger ledger --by project,queue)")
     if refused:
         say(refused)
     _answer(invoices, fmt, out)

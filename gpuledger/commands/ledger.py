@@ -71,8 +71,8 @@ def _print_table(report: LedgerReport) -> None:
         ],
     )
     if report.total["unpriced_gpu_hours"]:
-        hours = two_decimals(report.total["unpriced_gpu_hours"])
-        say(f"{hours} allocated GPU-hours have no price and are in no cost above")
+        hours = report.total["unpriced_gpu_hours"]
+        say(f"{hours:,.2f} allocated GPU-hours have no price and are in no cost above")
 
 
 def _for_people(row: Mapping[str, Any]) -> dict[str, Any]:

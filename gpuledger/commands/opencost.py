@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -110,4 +111,4 @@ def _print_rows(answer: Allocations, document: dict[str, Any], fmt: options.Form
 def _shown(key: str, value: Any) -> Any:
     if key == "gpuEfficiency":
         return percent(value)
-    return f"{value:.2f}" if isinstance(value, float) else value
+    return Decimal(f"{value:.2f}") if isinstance(value, float) else value

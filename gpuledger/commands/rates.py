@@ -203,7 +203,7 @@ def _print_diff(old: RateCard, new: RateCard, changes: list[Any], effect: list[d
             "now": round(row["old_cost"], 2),
             "then": round(row["new_cost"], 2),
             "difference": row["difference"] and round(row["difference"], 2),
-            "without a price": f"{row['unpriced_before']:.2f} h, then {row['unpriced_after']:.2f} h"
+            "without a price": f"{row['unpriced_before']:,.2f} h, then {row['unpriced_after']:,.2f} h"
             if row["unpriced_before"] or row["unpriced_after"]
             else "",
         }

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,30 @@ def test_shares_are_aligned_as_numbers_are(capsys: pytest.CaptureFixture[str]) -
     output.print_rows(rows, ["tenant", "part"], Format.table)
     ends = {len(line) for line in capsys.readouterr().out.splitlines()}
     assert len(ends) == 1, ends
+
+
+@pytest.mark.parametrize(
+    ("figure", "shown"),
+    [
+        (Decimal("1380.00"), "1,380.00"),
+        (Decimal("-74900.5"), "-74,900.5"),
+        (Decimal("0.004"), "0.004"),
+        (Decimal("999"), "999"),
+        (1234567.25, "1,234,567.25"),
+        (1e-05, "1e-05"),
+        (20261201, "20261201"),
+        ("1380.00", "1380.00"),
+    ],
+)
+def test_figures_have_separators_in_a_table_and_none_for_programs(
+    figure: Any, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As found: 1380.000 of one command, 1380.00 of another, 1,380.00 of a third. Integers and texts may be names."""
+    output.print_rows([{"h": figure}], ["h"], Format.table)
+    assert capsys.readouterr().out.split() == ["h", shown]
+    for fmt in (Format.csv, Format.json):
+        output.print_rows([{"h": figure}], ["h"], fmt)
+        assert str(as_json(figure)) in capsys.readouterr().out
 
 
 def test_a_long_name_leaves_the_texts_beside_it_readable(
