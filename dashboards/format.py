@@ -20,14 +20,18 @@ NEAR_A_HALF = 1e-6
 """Of the last digit that is shown."""
 UUID = re.compile(r"(\w+-)?[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _CURRENCY = re.compile(r"(?<=\d\.\d\d) (?=[A-Z]{3}(?![A-Za-z]))")
+_HOURS_OF_GPUS = re.compile("(?<=GPU)[ \u00a0]小时")
+_CARBON = re.compile(r"\bkg (?=CO2e)")
 _PER = re.compile(r"(?<=\d)/([^\W\d_]+)")
 
 
 def unbroken(text: str) -> str:
-    """A text that may wrap keeps its dates, and its numbers with their units and currencies, whole; Chinese, which
-    breaks between any two characters, those units, too."""
-    text = _PER.sub(_per, _CURRENCY.sub("\u00a0", text))
-    return kept_whole(with_units(text)) if re.search(CHINESE, text) else with_english_units(text)
+    """A text that may wrap keeps its dates, and its numbers with their units and currencies, whole, and units of two
+    words without a number, as in a table's head; Chinese, which breaks between any two characters, those units, too."""
+    text = _CARBON.sub("kg\u00a0", _PER.sub(_per, _CURRENCY.sub("\u00a0", text)))
+    if not re.search(CHINESE, text):
+        return with_english_units(text)
+    return _HOURS_OF_GPUS.sub("\u00a0小\u2060时", kept_whole(with_units(text)))
 
 
 def _per(found: re.Match[str]) -> str:

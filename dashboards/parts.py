@@ -277,6 +277,7 @@ def table(
     columns: Sequence[str], rows: Sequence[Sequence[Content]], class_name: str = "", cards: bool = False
 ) -> Component:
     """A plain table; the first column is of names, the others stand right.   cards: on a phone a row is a card."""
+    columns = [unbroken(name) for name in columns]
     heads = html.Tr([html.Th(name, scope="col") for name in columns])
     named = [{"data-head": name} if cards else {} for name in columns[1:]]
     body = [html.Tr([html.Th(row[0], scope="row"), *map(_cell, row[1:], named)]) for row in rows]

@@ -49,6 +49,16 @@ def test_a_device_is_called_by_what_tells_it_apart() -> None:
     assert device_digits(f"GPU-{uuid}::2") == "b8f2943e::2", "which of its device's shares"
 
 
+def test_a_unit_of_two_words_stays_whole_without_a_number_too() -> None:
+    """As found on a phone, in heads of tables: "kg" above "CO2e", "GPU" above "小时"."""
+    assert unbroken("kg CO2e") == "kg\u00a0CO2e"
+    assert unbroken("8,186 kg CO2e") == "8,186\u00a0kg\u00a0CO2e"
+    assert unbroken("等待的 GPU 小时") == "等待的 GPU\u00a0小\u2060时"
+    assert unbroken("12 GPU 小时") == "12\u00a0GPU\u00a0小\u2060时"
+    heads = parts.table(["租户", "kg CO2e", "GPU-hours"], []).children.children[0].children.children
+    assert [head.children for head in heads] == ["租户", "kg\u00a0CO2e", "GPU-\u2060hours"]
+
+
 def test_a_text_that_wraps_keeps_an_amount_with_its_currency() -> None:
     """As found: "2,127.39" at the end of a line, "USD" on the next."""
     assert (

@@ -12,7 +12,7 @@ from dash.development.base_component import Component
 from dashboards import exports, figures, headline_figures, parts
 from dashboards.amounts import Amounts, amounts
 from dashboards.filters import Filters
-from dashboards.format import UNKNOWN, fixed, hours, money, percent
+from dashboards.format import UNKNOWN, fixed, hours, money, percent, unbroken
 from dashboards.kinds import ALLOCATED, IDLE, KINDS, UNALLOCATED, UNAVAILABLE, UNMETERED, USED, Kind
 from dashboards.languages import Language
 from dashboards.pages.overview import month
@@ -178,7 +178,7 @@ def _waterfall_card(filters: Filters, total: Amounts, words: Language) -> Compon
         words("account.is" if filters.shows_platform else "account.of_allocated"),
         html.Table(
             [
-                html.Thead(html.Tr([html.Th(head, scope="col") if head else html.Td() for head in heads])),
+                html.Thead(html.Tr([html.Th(unbroken(head), scope="col") if head else html.Td() for head in heads])),
                 html.Tbody(rows),
             ],
             className="gl-account gl-waterfall",
