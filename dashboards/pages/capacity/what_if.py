@@ -44,7 +44,8 @@ def name_of(line: GroupLine, lines: Sequence[GroupLine]) -> str:
 
 
 def what_if_card(lines: Sequence[GroupLine], filters: Filters, words: Language) -> Component:
-    named = {_key(one): name_of(one, lines) for one in lines if one.gpus}
+    most_waited = sorted(lines, key=lambda one: one.waits.waited_gpu_hours or 0, reverse=True)
+    named = {_key(one): name_of(one, lines) for one in most_waited if one.gpus}
     if not named:
         content: Component = states.nothing_here(words("capacity.no_gpus"))
         return parts.card(words("capacity.what_if"), words("capacity.what_if_is"), content)

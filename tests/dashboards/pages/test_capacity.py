@@ -15,6 +15,7 @@ from access.principal import ANYBODY, ForbiddenError, Principal
 from access.roles import Role
 from access.scope import ScopedStore
 from api.capacity import Priced, WhatIf
+from billing.insights.capacity import GroupLine, Waits
 from dashboards.data_version import AnswerCache, DataVersion
 from dashboards.filters import Address, Filters, filters_of
 from dashboards.frame import show
@@ -110,6 +111,20 @@ def test_a_tenant_sees_its_own_demand_and_neither_what_is_free_nor_the_form(hous
         assert not any(word in text for word in ("What if", "available", "of capacity", "Waits by free", "speech"))
         with pytest.raises(ForbiddenError, match="requires the role"):
             what_if.begun(own, filters, EN)
+
+
+def test_the_gpus_that_were_waited_for_longest_are_the_first_to_ask_about() -> None:
+    """As found: asked as it stood, the form answered for the largest pool, for which nobody waited."""
+    lines = [
+        GroupLine("c1", pool, model, Waits(1, waited_gpu_hours=waited), gpus)
+        for pool, model, gpus, waited in (
+            ("train", "H100", 40, 0.0),
+            ("dev", "L4", 8, 0.5),
+            ("research", "A100", 28, 9.0),
+        )
+    ]
+    text = text_of(what_if.what_if_card(lines, FILTERS, EN))
+    assert text.index("A100 · research") < text.index("L4 · dev") < text.index("H100 · train")
 
 
 def test_a_question_is_asked_once_while_the_books_are_the_same(house: Store) -> None:
