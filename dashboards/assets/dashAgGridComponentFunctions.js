@@ -31,17 +31,22 @@ dagcomponentfuncs.Spark = function (props) {
   var values = props.value || [];
   if (!values.length) return null;
   var most = Math.max.apply(null, values.filter(function (one) { return one != null; }).concat([1e-9]));
-  var path = "", ground = "", from = null, last = 0;
+  var path = "", ground = "", run = [], apart = 100 / Math.max(values.length - 1, 1);
   function close() {
-    if (from != null) ground += "L" + last + " 23L" + from + " 23Z";
-    from = null;
+    if (!run.length) return;
+    // A number alone, as of a month's first day, is a level as wide as its step: a line of one point draws nothing.
+    if (run.length === 1) {
+      var x = run[0][0], y = run[0][1];
+      run = [[Math.max(x - apart / 2, 0), y], [Math.min(x + apart / 2, 100), y]];
+    }
+    var line = "M" + run.map(function (point) { return point[0].toFixed(1) + " " + point[1].toFixed(1); }).join("L");
+    path += line;
+    ground += line + "L" + run[run.length - 1][0].toFixed(1) + " 23L" + run[0][0].toFixed(1) + " 23Z";
+    run = [];
   }
   values.forEach(function (one, at) {
     if (one == null) return close();
-    var x = (values.length > 1 ? (100 * at) / (values.length - 1) : 50).toFixed(1);
-    var point = (from != null ? "L" : "M") + x + " " + (22 - (20 * one) / most).toFixed(1);
-    if (from == null) from = x;
-    path += point; ground += point; last = x;
+    run.push([values.length > 1 ? apart * at : 50, 22 - (20 * one) / most]);
   });
   close();
   var drawn = [
