@@ -227,7 +227,7 @@ def _is_as_made(store: Store, folder: Path, first: demo.Demo, again: demo.Demo, 
     assert store.value("SELECT count() FROM closed_hours FINAL") == 24 + 24 + 10
     for record in ("samples", "events", "devices"):
         assert store.value(f"SELECT max(ts) > {{end:DateTime64(3, 'UTC')}} FROM {record}", {"end": watched}) == 0
-    assert said.count("Ingest") == 1
+    assert said.count("of a simulated fleet (") == 1
     assert (first.firing, first.promised, first.missed) == (again.firing, again.promised, again.missed)
     assert first.firing > 0
     assert first.promised > 0
