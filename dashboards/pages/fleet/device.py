@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dash import html
@@ -164,11 +164,12 @@ def measured(rows: Sequence[Row], filters: Filters, words: Language) -> figures.
     """Power and memory of each hour; an hour in which nothing was reported leaves a gap."""
     offset = filters.local(rows[0]["hour"]).utcoffset()
     assert offset is not None
+    hours = [_local(hour, offset) for hour in [*filters.closed_steps("hour"), *(row["hour"] for row in rows)]]
     panels = Panels([100, 100])
     lines = (("power_watts", 1, "%{y:,.0f} W", 1), ("memory_bytes", 2**30, "%{y:,.1f} GiB", 3))
     for number, (name, unit, said, colour) in enumerate(lines):
         reported = [row for row in rows if row[name] is not None]
-        at = [(row["hour"].astimezone(UTC) + offset).replace(tzinfo=None) for row in reported]
+        at = [_local(row["hour"], offset) for row in reported]
         x, y = figures.in_steps(at, [row[name] / unit for row in reported], HOUR)
         line = {
             "type": "scatter",
@@ -179,7 +180,12 @@ def measured(rows: Sequence[Row], filters: Filters, words: Language) -> figures.
             "hovertemplate": said + "<extra></extra>",
         }
         panels.add(number, line)
-    return panels.figure([words("fleet.power"), words("timeline.memory")], words, grain="day")
+    span = (min(hours), max(hours) + HOUR)  # also of hours after the device was removed, as the chart above
+    return panels.figure([words("fleet.power"), words("timeline.memory")], words, span, grain="day")
+
+
+def _local(moment: datetime, offset: timedelta) -> datetime:
+    return (moment.astimezone(UTC) + offset).replace(tzinfo=None)
 
 
 def _holders_card(store: Store, filters: Filters, device: str, words: Language) -> Component:

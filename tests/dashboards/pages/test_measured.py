@@ -146,7 +146,12 @@ def test_pages_read_measured_hours_until_a_late_sample_comes(store: Store) -> No
     assert store.value("SELECT uniqExact(inputs) AS n FROM device_hours WHERE hour = '2026-10-05 10:00:00'") == 1
     filters = filters_of(store, "?period=2026-10-05")
     assert measured_hours(store, filters, "g2") == [], "neither power nor memory"
-    lines = measured(measured_hours(store, filters, "g1"), filters, language("en"))["data"]
+    chart = measured(measured_hours(store, filters, "g1"), filters, language("en"))
+    lines, axis = chart["data"], chart["layout"]["xaxis"]["range"]
+    assert [one.hour for one in axis] == [8, 12]
+    early = measured(measured_hours(store, filters, "g1")[:1], filters, language("en"))
+    ends = early["layout"]["xaxis"]["range"][1]
+    assert ends.hour == 11, "as the chart of its time: as found, a removed device's axis ended with it"
     power = zip(lines[0]["x"], lines[0]["y"], strict=True)
     assert [(datetime.fromisoformat(at).hour, watts) for at, watts in power] == [
         (8, 300.0), (9, 300.0), (9, None), (10, 150.0), (11, 150.0), (11, 900.0), (12, 900.0),
