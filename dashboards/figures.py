@@ -22,6 +22,8 @@ Grain = Literal["day", "hour"]
 Chart = dict[str, Any]
 """A figure of Plotly's: its `data` and `layout`."""
 GRID = "rgba(126,141,166,0.22)"
+SMALL_AMOUNT = 10
+"""Below it, whole amounts are too few for the ticks of an axis."""
 PALETTE = ("#3f6ce6", "#f09a2e", "#22a38b", "#9479d6", "#d9567a", "#5aa7d6", "#a3883c", "#66758f", "#7cb342", "#c06bd0")
 """Of series that are no kinds of time, in this order; holds on light and on dark ground."""
 
@@ -137,6 +139,12 @@ def made(
     if whole["hovermode"] == "x unified":
         traces = [_named(one, words) for one in traces]
     return {"data": timed([_evened(one) for one in traces]), "layout": whole}
+
+
+def money_axis(sign: str, values: Iterable[float | None]) -> dict[str, str]:
+    """The axis of amounts, with cents where whole ones would make ticks alike. sign: of the currency."""
+    most = max((abs(one) for one in values if one is not None), default=0.0)
+    return {"tickprefix": sign, "tickformat": ",.0f" if most >= SMALL_AMOUNT else ",.2f"}
 
 
 def _evened(trace: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dashboards import parts
-from dashboards.figures import PALETTE, colours, legend, made
+from dashboards.figures import PALETTE, colours, legend, made, money_axis
 from dashboards.languages import language
 from dashboards.panels import Panels
 
@@ -89,3 +89,10 @@ def test_a_day_has_one_label(days: int, step: int | None) -> None:
     month = [datetime(2026, month, 1, tzinfo=UTC) for month in (11, 12)]
     for span in (month, [one.isoformat() for one in month]):  # as found: thirty labels, one over the other
         assert "dtick" not in made([trace], language("en"), xaxis={"range": span})["layout"]["xaxis"]
+
+
+def test_an_axis_of_small_amounts_has_cents() -> None:
+    """As found, of a tenant that held nothing: ticks at $1, $1, $1, $0, $0 and $0."""
+    assert money_axis("$", [None, 0.0, -9.5]) == {"tickprefix": "$", "tickformat": ",.2f"}
+    assert money_axis("$", [])["tickformat"] == ",.2f"
+    assert money_axis("€", [1.0, -120.0]) == {"tickprefix": "€", "tickformat": ",.0f"}

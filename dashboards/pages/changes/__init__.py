@@ -198,7 +198,7 @@ def _walked(total: Change, before: Filters, now: Filters, words: Language) -> fi
         [walk],
         words,
         xaxis={"type": "category"},
-        yaxis={"tickprefix": symbol(currency), "tickformat": ",.0f"},
+        yaxis=figures.money_axis(symbol(currency), amounts),
         margin={"l": 70, "r": 8, "t": 28, "b": 30},
         hovermode="closest",
     )

@@ -361,7 +361,7 @@ def month_figure(found: MonthCost, budget: MonthBudget, filters: Filters, words:
         traces,
         words,
         xaxis=axis,
-        yaxis={"tickprefix": symbol(currency), "tickformat": ",.0f"},
+        yaxis=figures.money_axis(symbol(currency), [value for trace in traces for value in trace["y"]]),
         showlegend=True,
         legend={"orientation": "h", "y": 1.16, "x": 0, "traceorder": "normal"},
         margin={"l": 60, "r": 8, "t": 34, "b": 30},

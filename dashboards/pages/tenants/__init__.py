@@ -233,7 +233,7 @@ def costs_over_time(rows: Rows, filters: Filters, level: Level, words: Language)
         traces,
         words,
         level.grain,
-        yaxis={"tickprefix": symbol(filters.currency), "tickformat": ",.0f"},
+        yaxis=figures.money_axis(symbol(filters.currency), [cost for _, costs in series for cost in costs]),
         barmode="stack",
         bargap=0.14 if level.grain == "day" else 0,
         showlegend=True,
