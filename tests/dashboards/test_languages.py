@@ -137,7 +137,7 @@ def test_english_keeps_numbers_with_their_units_and_dates_whole_too() -> None:
         "1,234|GPU-~hours",
         "GPU-~seconds, not GiB-~hours,",
         "the pod GPU-hoursglass",
-        "8.2|kg CO2e",
+        "8.2|kg|CO2e",
         "4 GPUs",
         "3 dogs",
         "2 h-pods",
