@@ -35,8 +35,13 @@ def device_page(
     assert filters.period is not None
     trail = [(words("fleet.title"), filters.href("/fleet"))]
     if row is None:
+        # What is reported of the device itself is for who sees the fleet.
+        known = filters.rows(store, __file__, "history", device=device) if filters.shows_platform else []
+        is_unknown = filters.shows_platform and not known
         return parts.page(
-            parts.titles(filters, words, device, trail=trail), states.nothing_here(words("fleet.no_device"))
+            parts.titles(filters, words, device, trail=trail),
+            states.nothing_here(words("fleet.unknown_device" if is_unknown else "fleet.no_device")),
+            _history_card(known, filters, words) if known else None,
         )
     grain: figures.Grain = "day" if filters.period.is_long else "hour"
     kinds = KINDS if filters.shows_platform else ALLOCATED

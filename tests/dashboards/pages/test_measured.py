@@ -13,7 +13,7 @@ from dashboards.filters import filters_of
 from dashboards.languages import language
 from dashboards.measured import measure_hours
 from dashboards.pages import fleet, workload
-from dashboards.pages.fleet.device import measured, measured_hours
+from dashboards.pages.fleet.device import device_page, measured, measured_hours
 from tests.billing.facts import at, devices, job, put_all
 from warehouse.store import Store, read_sql
 
@@ -157,3 +157,23 @@ def test_pages_read_measured_hours_until_a_late_sample_comes(store: Store) -> No
         (8, 300.0), (9, 300.0), (9, None), (10, 150.0), (11, 150.0), (11, 900.0), (12, 900.0),
     ]  # fmt: skip
     assert [value for value in lines[1]["y"] if value is not None] == [10, 10, 25, 25, 40, 40]
+
+
+def test_a_device_without_hours_in_the_period_has_its_history_and_one_that_nobody_reported_is_told_to_be_unknown(
+    store: Store,
+) -> None:
+    """As found of a device that was removed a month before: one sentence, the same as of a name that was mistyped."""
+    put_all(store, {"devices": devices("2026-10-05T08:00", "g1", "g2")})
+    gone = {**devices("2026-10-05T10:00", "g1")[0], "state": "removed"}
+    put_all(store, {"devices": [gone]})
+    close(store, until=at(END), now=datetime(2026, 10, 6, tzinfo=UTC))
+    words = language("en")
+    filters = filters_of(store, "?period=2026-10-05")
+    shown = str(device_page(store, filters, words, "g1", None, at(END)))
+    assert words("fleet.no_device") in shown
+    assert words("device.removed") in shown
+    unknown = str(device_page(store, filters, words, "g9", None, at(END)))
+    assert words("fleet.unknown_device") in unknown
+    assert words("fleet.history") not in unknown
+    of_one = filters_of(store, "?period=2026-10-05&tenant=t")
+    assert words("fleet.history") not in str(device_page(store, of_one, words, "g1", None, at(END)))
