@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import logging
 import re
 import smtplib
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from email.message import EmailMessage
-from email.utils import format_datetime, getaddresses, make_msgid
+from email.policy import SMTP
+from email.utils import format_datetime, make_msgid
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -26,27 +28,35 @@ from warehouse.hosts import is_loopback
 log = logging.getLogger(__name__)
 SHOWN = 100
 SHOWN_CHARACTERS = 200
-"""Length limit of a mail server's response about an address."""
+"""Length limit of a mail server's response."""
+READY = 220
+CLOSES = 421
+"""The code with which a mail server ends the conversation, whatever it was asked."""
 MAIL_SECONDS = 60.0
 """For the whole of a conversation with a mail server."""
 
 
-def _one_address(value: str) -> str:
-    found = [address for _, address in getaddresses([value])] if value.isprintable() else []
-    if len(found) != 1 or not re.fullmatch(r"[^@\s,<>]+@[^@\s,<>]+", found[0]):
-        raise ValueError("expected one address, such as ops@example.org or Operations <ops@example.org>")
-    return value
+def one_address(text: str) -> str:
+    """Errors: ValueError if it is none, or several."""
+    fits = "expected one address, such as ops@example.org or GPU ledger <ops@example.org>"
+    try:
+        found = SMTP.header_factory("To", text).addresses
+    except ValueError:
+        raise ValueError(fits) from None
+    if len(found) != 1 or not found[0].username or re.search(r"\s", found[0].addr_spec) or not text.isprintable():
+        raise ValueError(fits)
+    return text
 
 
-Address = Annotated[str, AfterValidator(_one_address)]
+Address = Annotated[str, AfterValidator(one_address)]
 
 
 class Email(Part):
     """security: starttls (port 587, the usual), tls (465) or none (a relay, to which no password may go but on this
     machine)."""
 
-    host: str
-    port: int = 587
+    host: Annotated[str, Field(min_length=1)]
+    port: Annotated[int, Field(ge=1, le=65535)] = 587
     security: Literal["starttls", "tls", "none"] = "starttls"
     username: str = ""
     password: Secret | None = None
@@ -84,11 +94,15 @@ class Email(Part):
         to: only these of its addresses.   Errors: SendError; AlertError if a secret is missing.
         """
         password = self.password.read() if self.password is not None else ""
-        secrets = [password, *_as_sent(self.username, password)] if password else []
+        secrets, place = _forms(self.username, password), f"{self.host}:{self.port}"
+        if self.username and not f"{self.username}{password}".isascii():
+            raise SendError(f"{place}: username and password of a mail server must be ASCII", refused=True)
         server = self._server()
         try:
-            with ended_in_time(MAIL_SECONDS, lambda: hang_up(server.sock)) as late, server:
-                server.connect(self.host, self.port)
+            with ended_in_time(MAIL_SECONDS, lambda: hang_up(server.sock)) as late, _left(server):
+                code, said = server.connect(self.host, self.port)
+                if code != READY:
+                    raise smtplib.SMTPConnectError(code, said)
                 if self.security == "starttls":
                     server.starttls(context=ssl.create_default_context())
                 if self.username:
@@ -98,19 +112,30 @@ class Email(Part):
             refused = error.recipients
         except smtplib.SMTPResponseException as error:
             if late.is_set():
-                raise SendError(f"had not taken it after {MAIL_SECONDS:g} s") from None
-            said = error.smtp_error if isinstance(error.smtp_error, bytes) else str(error.smtp_error).encode()
-            refusal = _refusal(error.smtp_code, said, secrets)
-            raise SendError(f"{self.host}:{self.port}: {refusal}", refusal.for_good) from None
+                raise SendError(f"{place}: had not taken it after {MAIL_SECONDS:g} s") from None
+            what = f"{place}: {self._stage(error)}{_answer(error, secrets)}"
+            raise SendError(what, 500 <= error.smtp_code < 600) from None
         except (smtplib.SMTPException, OSError, ValueError) as error:
             if late.is_set():
-                raise SendError(f"had not taken it after {MAIL_SECONDS:g} s") from None
-            raise SendError(hidden(f"{self.host}:{self.port}: {reason(error)}", secrets)) from None
+                raise SendError(f"{place}: had not taken it after {MAIL_SECONDS:g} s") from None
+            raise SendError(hidden(f"{place}: {reason(error)}", secrets)) from None
+        # 421 ends the conversation before the mail is given: those before it and after it do not have it either.
+        for code, said in refused.values():
+            if code == CLOSES:
+                raise SendError(f"{place}: answered {code} {_line(said, secrets)}".rstrip())
         found = {}
         for address, (code, said) in refused.items():
-            found[address] = _refusal(code, said, secrets)
+            found[address] = Refusal(code, _line(said, secrets))
             log.warning("mail: %s was refused: %s", address, found[address])
         return found
+
+    def _stage(self, error: smtplib.SMTPResponseException) -> str:
+        """What was refused."""
+        if isinstance(error, smtplib.SMTPAuthenticationError):
+            return f"refused the login of {self.username}: "
+        if isinstance(error, smtplib.SMTPSenderRefused):
+            return f"refused the sender {error.sender}: "
+        return "refused the mail: " if isinstance(error, smtplib.SMTPDataError) else ""
 
     def _server(self) -> smtplib.SMTP:
         """Not yet connected, so that it can be hung up while it does."""
@@ -124,9 +149,37 @@ class Email(Part):
         return server
 
 
+@contextlib.contextmanager
+def _left(server: smtplib.SMTP) -> Iterator[None]:
+    """Says goodbye at the end. What is answered to that no longer matters: what was taken is taken."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(smtplib.SMTPException, OSError):
+            server.quit()
+        server.close()
+
+
+def _answer(error: smtplib.SMTPResponseException, secrets: Sequence[str]) -> str:
+    """The server's. Of a login the code alone: some repeat what they were sent."""
+    login = isinstance(error, smtplib.SMTPAuthenticationError)
+    return f"answered {error.smtp_code} {'' if login else _line(error.smtp_error, secrets)}".rstrip()
+
+
+def _line(said: bytes | str, secrets: Sequence[str]) -> str:
+    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+    return " ".join(hidden(text, secrets).split())[:SHOWN_CHARACTERS]
+
+
+def _forms(username: str, password: str) -> list[str]:
+    """The password as it is and as a login sends it."""
+    sent = [password, f"\0{username}\0{password}"] if password else []
+    return [password, *(base64.b64encode(text.encode()).decode() for text in sent)]
+
+
 @dataclass(frozen=True)
 class Refusal:
-    """A mail server's response, about one address or all."""
+    """A mail server's response about one address."""
 
     code: int
     said: str
@@ -137,16 +190,6 @@ class Refusal:
 
     def __str__(self) -> str:
         return f"answered {self.code} {self.said}".rstrip()
-
-
-def _refusal(code: int, said: bytes, secrets: Sequence[str]) -> Refusal:
-    text = " ".join(said.decode("utf-8", "replace").split())
-    return Refusal(code, hidden(text, secrets)[:SHOWN_CHARACTERS])
-
-
-def _as_sent(username: str, password: str) -> list[str]:
-    """The password as sign-in sends it, which a server may repeat in its answer."""
-    return [base64.b64encode(text.encode()).decode() for text in (f"\0{username}\0{password}", password)]
 
 
 def message(alerts: Sequence[AlertLike], sender: str, to: Sequence[str], now: datetime) -> EmailMessage:

@@ -180,7 +180,7 @@ def test_a_server_that_offers_no_starttls_gets_neither() -> None:
     assert (server.tried, server.mails) == ([], [])
 
 
-def test_a_password_that_is_refused_is_said_in_the_servers_words_and_tried_again_seldom(
+def test_a_password_that_is_refused_is_said_and_tried_again_seldom(
     facts: Store, certificates: dict[str, tuple[Path, Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As found: `answered 535`."""
@@ -191,26 +191,12 @@ def test_a_password_that_is_refused_is_said_in_the_servers_words_and_tried_again
         (result,) = deliver(facts, routes(email=asked), ago(9))
         assert result.outcome == "refused", result
         (row,) = facts.rows("SELECT detail, next_attempt_at FROM alert_deliveries")
-        assert row["detail"].startswith(f"localhost:{port}: answered 535 5.7.8 Authentication credentials invalid")
+        assert row["detail"].startswith(f"localhost:{port}: refused the login of gpuledger: answered 535")
         assert row["next_attempt_at"] > ago(9) + timedelta(minutes=12)
         monkeypatch.setenv("MAIL_PASSWORD", PASSWORD)
         (again,) = deliver(facts, routes(email=asked), ago(9) + timedelta(minutes=20))
         assert again.outcome == "sent"
     assert len(server.mails) == 1
-
-
-def test_what_a_server_repeats_of_a_password_is_hidden() -> None:
-    class Repeats(Server):
-        async def auth_PLAIN(self, server: Any, args: list[str]) -> AuthResult:
-            await server.push(f"535 no: {' '.join(args)} {PASSWORD}")
-            return AuthResult(success=False, handled=True)
-
-    with mail_server(None, server=Repeats()) as (_, port), pytest.raises(SendError) as refused:
-        email(port, host="127.0.0.1", security="none").post(mail())
-    said = str(refused.value)
-    assert "535 no: PLAIN ***" in said
-    assert "horse" not in said
-    assert "AGdwdWxlZGdlcg" not in said
 
 
 @pytest.mark.parametrize(
@@ -219,7 +205,6 @@ def test_what_a_server_repeats_of_a_password_is_hidden() -> None:
         ({"host": "mail.example.org", "security": "none"}, "would send the password to mail.example.org in clear"),
         ({"to": ["a@b.org\nBcc: c@d.org"]}, "expected one address"),
         ({"to": ["a@b.org, c@d.org"]}, "expected one address"),
-        ({"to": ["nobody"]}, "expected one address"),
         ({"from": "a\nb@c.org"}, "expected one address"),
         ({"from": ""}, "expected one address"),
     ],
