@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from html import escape
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -214,7 +214,7 @@ def _page(request: Request, then: str, message_key: str = "", status: int = 200,
     local = _FORM.format(
         next=escape(then), name=escape(name), **{key: escape(texts[key]) for key in ("user", "password", "enter")}
     )
-    other = f'<p><a href="/sign-in/oidc?next={escape(then)}">{escape(texts["single"])}</a></p>'
+    other = f'<p><a href="/sign-in/oidc?next={quote(then)}">{escape(texts["single"])}</a></p>'
     ways = (local if authenticator.settings.local_users else "") + (other if authenticator.provider is not None else "")
     page = _PAGE.format(language=texts["language"], title=escape(texts["title"]), message=message, ways=ways)
     return HTMLResponse(page, status)
