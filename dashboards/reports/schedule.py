@@ -12,8 +12,9 @@ reports:
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from fnmatch import fnmatchcase
@@ -43,6 +44,8 @@ GIVES_UP = 20
 HINT = "See docs/reports.md for an example"
 MODE = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 Every = Literal["week", "month"]
+_ONE = r"[^@\s,]+@[^@\s,]+"
+_RECIPIENTS = re.compile(rf" to {_ONE}(, {_ONE})*$")
 
 
 def _spoken(code: str) -> str:
@@ -62,7 +65,7 @@ class Wanted(BaseModel):
 
     tenant: Annotated[str, Field(min_length=1)]
     every: Every
-    to: Annotated[tuple[Annotated[str, Field(pattern=r"^[^@\s,]+@[^@\s,]+$")], ...], Field(min_length=1)]
+    to: Annotated[tuple[Annotated[str, Field(pattern=f"^{_ONE}$")], ...], Field(min_length=1)]
     language: Code | None = None
 
 
@@ -134,8 +137,8 @@ def due(store: Store, schedule: Schedule, now: datetime) -> Iterator[Due]:
     A period that was over before that is not made up for: a new schedule does not report the past.
     """
     zone, closed = billing_timezone(store), closed_period(store)
-    sent = {(row["object"], address) for row in audit.history(store, SENT) for address in _addresses(row)}
-    refusals = Counter((row["object"], address) for row in audit.history(store, REFUSED) for address in _addresses(row))
+    sent = set(_addressed(audit.history(store, SENT)))
+    refusals = Counter(_addressed(audit.history(store, REFUSED)))
     for wanted in schedule.reports:
         period = last_period(wanted.every, now, zone, schedule.at)
         if closed is None or closed.end < period.end or closed.start > period.start:
@@ -145,15 +148,24 @@ def due(store: Store, schedule: Schedule, now: datetime) -> Iterator[Due]:
             name = name_of(tenant, period, zone, wanted.to)
             if not tenant or not fnmatchcase(tenant, wanted.tenant):
                 continue
-            often = {address: refusals[name, address] for address in wanted.to}
-            left = tuple(address for address in wanted.to if (name, address) not in sent and often[address] < GIVES_UP)
+            report = _whoever_gets_it(name)
+            often = {address: refusals[report, address] for address in wanted.to}
+            left = tuple(one for one in wanted.to if (report, one) not in sent and often[one] < GIVES_UP)
             if left:
-                sent |= {(name, address) for address in left}
+                sent |= {(report, address) for address in left}
                 yield Due(wanted, tenant, period, name, left, often)
 
 
-def _addresses(row: Mapping[str, Any]) -> list[str]:
-    return list(json.loads(row["inputs"]).get("to", ()))
+def _addressed(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Report and address of each. A list of recipients may have changed since: who had the report has it."""
+    for row in rows:
+        for address in json.loads(row["inputs"]).get("to", ()):
+            yield _whoever_gets_it(row["object"]), address
+
+
+def _whoever_gets_it(name: str) -> str:
+    """A report's name (`name_of`) without its recipients."""
+    return _RECIPIENTS.sub("", name)
 
 
 def send(store: Store, schedule: Schedule, one: Due, now: datetime, actor: str = "gpuledger") -> None:

@@ -280,6 +280,21 @@ def test_a_mail_in_the_reader_s_language_arrives_at_a_mail_server(store: Store) 
     assert "GPU 小时" in text.get_content()
 
 
+def test_who_has_a_report_does_not_get_it_again_because_somebody_is_added(store: Store) -> None:
+    """As found: whoever changed a list of recipients sent last month's report to all of them again."""
+    with smtp_receiver() as received:
+        for to, gets in (
+            (["lead@site.org"], "lead@site.org"),
+            (["lead@site.org", "cfo@site.org"], "cfo@site.org"),
+            (["cfo@site.org"], ""),
+        ):
+            asked = schedule(received, tenant="vis*")
+            asked = asked.model_copy(update={"reports": (asked.reports[0].model_copy(update={"to": tuple(to)}),)})
+            assert [", ".join(one.left) for one in due(store, asked, NOW)] == ([gets] if gets else [])
+            assert send_due(store, asked, NOW) == (1 if gets else 0, 0)
+    assert len(received.mails) == 2
+
+
 def test_who_is_named_twice_gets_one_mail_and_each_language_one_of_its_own() -> None:
     smtp = {"host": "h", "from": "us@site.org"}
     reports = [{"tenant": "v*", "every": "week", "to": ["a@b.c"], "language": "zh"},
