@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -66,14 +66,14 @@ def draft(
     with opened_store(store) as opened:
         month = month_of(opened, period)
         drafts = draft_all(opened, month, tenant)
-        refused = _refused(opened, month) if tenant is None else ""
+        missing = list(_missing(opened, month)) if tenant is None else []
         is_closed = bool(drafts) or closed_period(opened) is not None
     if not is_closed:
         say("nothing is closed yet. Next: gpuledger close")
     elif not drafts:
         say(f"no allocations in the closed hours of {period}")
-    if refused:
-        say(refused)
+    for line in missing:
+        say(line)
     _answer(drafts, fmt, out)
 
 
@@ -98,15 +98,15 @@ def issue(
         else:
             invoices = issue_all(books.store, month, books.now, tenant, books.author)
         unnamed = _without_tenant(books.store, month) if tenant is None else Decimal(0)
-        refused = _refused(books.store, month) if tenant is None else ""
+        missing = list(_missing(books.store, month)) if tenant is None else []
     fresh = [one for one in invoices if one.number not in before]
     known = len(invoices) - len(fresh)
     already = f", {known} {'was' if known == 1 else 'were'} issued already" if known else ""
     say(f"{period}: {len(fresh)} invoice{'' if len(fresh) == 1 else 's'} issued{already}")
     if unnamed:
         say(f"{unnamed:,.2f} GPU-hours belong to no tenant and are on no invoice (gpuledger ledger --by project,queue)")
-    if refused:
-        say(refused)
+    for line in missing:
+        say(line)
     _answer(invoices, fmt, out)
 
 
@@ -218,13 +218,17 @@ def _without_tenant(store: Store, month: Period) -> Decimal:
     return sum((row["allocated_gpu_hours"] for row in rows if row["tenant"] == ""), Decimal(0))
 
 
-def _refused(store: Store, month: Period) -> str:
-    """What the month's refused claims mean for its invoices; empty where there are none."""
-    from billing.refused import refused_in
+def _missing(store: Store, month: Period) -> Iterator[str]:
+    """A line for each kind of facts that the month's invoices lack, or may lack."""
+    from billing.refused import refused_in, unread_rows
 
-    claims = refused_in(store, month)
-    are = "was refused and is" if claims == 1 else "were refused and are"
-    return f"{grouped(claims, 'claim')} of the month {are} on no invoice (gpuledger doctor shows why)" if claims else ""
+    if claims := refused_in(store, month):
+        are = "was refused and is" if claims == 1 else "were refused and are"
+        yield f"{grouped(claims, 'claim')} of the month {are} on no invoice (gpuledger doctor shows why)"
+    if unread := unread_rows(store, month):
+        are = "is in the quarantine and may be" if unread == 1 else "are in the quarantine and may be"
+        since = f"{month.start:%Y-%m-%dT%H:%MZ}"
+        yield f"{grouped(unread, 'row')} that arrived since {since} {are} of the month (gpuledger doctor shows them)"
 
 
 def _answer(invoices: Sequence[Invoice], fmt: InvoiceFormat, out: Path | None) -> None:

@@ -116,6 +116,22 @@ def test_drafts_and_invoices_say_how_many_claims_of_their_month_were_refused(she
     assert "refused" not in shell("invoice", "draft", "--period", "2026-10", "--tenant", "physics").stderr
 
 
+def test_drafts_and_invoices_say_how_many_rows_that_nobody_could_read_may_be_of_their_month(
+    shell: Shell, tmp_path: Path
+) -> None:
+    """As found: two jobs without their ends, which were in the quarantine, were billed for the whole month."""
+    lost = {"record_type": "events", "source": "events.csv", "reason": "bad_value", "raw": "ended"}
+    arrived = ["2026-09-30 21:59", "2026-09-30 22:00", "2026-11-02 08:00"]
+    rows = [{**lost, "row": n, "quarantined_at": at(when)} for n, when in enumerate(arrived)]
+    with open_store(shell.url) as store:
+        store.insert("quarantine", pa.Table.from_pylist(rows))
+    shell("rates", "apply", str(tmp_path / "rates.yaml"))
+    for command in ("draft", "issue"):
+        said = shell("invoice", command, "--period", "2026-10").stderr
+        assert "2 rows that arrived since 2026-09-30T22:00Z are in the quarantine and may be of the month" in said
+    assert "quarantine" not in shell("invoice", "draft", "--period", "2026-10", "--tenant", "physics").stderr
+
+
 def test_invoices_are_drafted_issued_shown_and_listed(shell: Shell, tmp_path: Path) -> None:
     october = ("--period", "2026-10")
     (draft,) = json.loads(shell("invoice", "draft", *october, "--tenant", "physics", "--format", "json").stdout)
