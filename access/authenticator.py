@@ -94,3 +94,8 @@ def token_in(headers: Mapping[str, str]) -> str:
             return "?"
         return password or ("" if user == "default" else user)
     return headers.get("x-clickhouse-key", "")
+
+
+def is_basic(headers: Mapping[str, str]) -> bool:
+    """Whether it is authorized by Basic, which a browser remembers, and sends with requests of other sites' pages."""
+    return headers.get("authorization", "").partition(" ")[0].lower() == "basic"

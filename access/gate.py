@@ -8,7 +8,7 @@ page ends soon after its session or token does, or after its owner loses a right
 
 Requests that change something and come with a cookie (or need no sign-in) must come from our own pages: browsers say so
 in Sec-Fetch-Site and Origin, which no page can forge. The same goes for websockets. Requests with a token are exempt,
-because no other site can make a browser send one.
+because no other site can make a browser send one; but for those with Basic, which browsers remember and send again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from access.authenticator import Authenticator, token_in
+from access.authenticator import Authenticator, is_basic, token_in
 from access.current import set_current
 from access.principal import ANYBODY, ForbiddenError, Principal
 from access.roles import AccessError, Action
@@ -151,7 +151,10 @@ class Gate:
 
     def _cross_site(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         """A refusal, if another site's page made the browser change something or open a websocket."""
-        if token_in(headers) or (scope["type"] == "http" and scope["method"] in SAFE):
+        if scope["type"] == "http" and scope["method"] in SAFE:
+            return None
+        token = token_in(headers)
+        if token and not is_basic(headers):
             return None
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         if site in ("same-origin", "none"):
@@ -159,7 +162,7 @@ class Gate:
         if site is None and origin is None:
             # Not a browser. Where no sign-in is needed, there is no session that it could abuse.
             settings = self._authenticator.settings
-            needs = settings.sign_in and session_cookie(headers, is_tls(scope, settings))
+            needs = not token and settings.sign_in and session_cookie(headers, is_tls(scope, settings))
             return (403, "a request with a session comes from our own pages alone") if needs else None
         ours = {headers.get("host"), urlsplit(self._authenticator.settings.url).netloc or None}
         if origin is not None and site is None and urlsplit(origin).netloc in ours:

@@ -112,13 +112,14 @@ class Asked:
 
 def reckoned(people: People, scope: dict[str, Any], headers: dict[str, str]) -> tuple[int, str]:
     """docs/access.md, "other sites" and above: what comes back, and a word of it."""
-    token = headers.get("authorization", "").removeprefix("Bearer ")
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    token = "gpl_right" if scheme == "Basic" else token
     cookie = headers.get("cookie", "").partition("=")[2]
     changes = scope["type"] == "websocket" or scope["method"] not in ("GET", "HEAD", "OPTIONS")
-    if changes and not token:
+    if changes and scheme != "Bearer":
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         if site is None and origin is None:
-            if cookie and people.settings.sign_in:
+            if cookie and people.settings.sign_in and not token:
                 return 403, "our own pages alone"
         elif site not in ("same-origin", "none") and (
             site is not None or origin not in ("http://ledger.test", "https://outer.test")
@@ -134,7 +135,7 @@ def reckoned(people: People, scope: dict[str, Any], headers: dict[str, str]) -> 
 
 
 WORDS: dict[str, tuple[str | None, ...]] = {
-    "authorization": (None, None, "Bearer gpl_right", "Bearer gpl_wrong"),
+    "authorization": (None, None, "Bearer gpl_right", "Bearer gpl_wrong", "Basic eDpncGxfcmlnaHQ="),
     "cookie": (None, "gpuledger=right", "gpuledger=wrong"),
     "sec-fetch-site": (None, None, "same-origin", "none", "cross-site", "same-site"),
     "origin": (None, "http://ledger.test", "https://outer.test", "https://evil.test", "null"),
