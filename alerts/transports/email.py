@@ -24,6 +24,7 @@ from alerts.transports import TIMEOUT_SECONDS, WORDS, AlertLike, SendError, head
 from ingest.answer_time import ended_in_time, hang_up
 from warehouse.connection_errors import reason
 from warehouse.hosts import is_loopback
+from warehouse.printable import printable
 
 log = logging.getLogger(__name__)
 SHOWN = 100
@@ -198,7 +199,7 @@ def message(alerts: Sequence[AlertLike], sender: str, to: Sequence[str], now: da
     mail["From"], mail["To"], mail["Date"] = sender, ", ".join(to), format_datetime(now)
     mail["Message-ID"] = make_msgid("gpuledger", sender.rpartition("@")[2].rstrip(">") or "localhost")
     subject = headline(alerts[0]) if len(alerts) == 1 else f"[gpuledger] {words.alerts.format(len(alerts))}"
-    mail["Subject"] = " ".join(subject.split())[:200]
+    mail["Subject"] = printable(" ".join(subject.split()))[:200]
     mail["Auto-Submitted"] = "auto-generated"
     if len(alerts) == 1:
         mail["References"] = f"<{alerts[0].fingerprint}.{int(alerts[0].active_at.timestamp())}@gpuledger>"
@@ -214,9 +215,10 @@ def _paragraph(alert: AlertLike) -> str:
     lines = [headline(alert), notes.get("description", "")]
     lines += [words.action.format(notes["action"]) if "action" in notes else "", notes.get("runbook", "")]
     lines += [alert.link if alert.link != notes.get("runbook") else ""]
-    labels = ", ".join(f"{name}={text}" for name, text in sorted(alert.labels.items()))
+    labels = printable(", ".join(f"{name}={text}" for name, text in sorted(alert.labels.items())))
     began = moment(alert.active_at, alert.zone)
     ended = alert.resolved_at and moment(alert.resolved_at, alert.zone)
     since = words.until.format(began, ended) if ended else words.since.format(began)
-    lines += [f"{since}; {alert.fingerprint}; {labels}"]
-    return "\n".join(line for line in lines if line)
+    # A rule's texts may have several lines; what else a workload's name has in it begins none.
+    written = [printable(part) for line in lines for part in line.split("\n")]
+    return "\n".join(line for line in (*written, f"{since}; {alert.fingerprint}; {labels}") if line)

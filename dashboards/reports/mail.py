@@ -10,6 +10,7 @@ from email.utils import format_datetime, make_msgid
 from dashboards.languages import Language
 from dashboards.reports.pages import as_html, as_text, chart
 from dashboards.reports.report import Report
+from warehouse.printable import printable
 
 
 def message(
@@ -22,7 +23,8 @@ def message(
     mail = EmailMessage()
     domain = sender.rpartition("@")[2].rstrip(">") or "localhost"
     mail["From"], mail["To"], mail["Date"] = sender, ", ".join(to), format_datetime(now)
-    mail["Subject"] = " ".join(f"[gpuledger] {report.tenant}{words('part.colon')}{report.title(words)}".split())[:200]
+    subject = f"[gpuledger] {report.tenant}{words('part.colon')}{report.title(words)}"
+    mail["Subject"] = printable(" ".join(subject.split()))[:200]
     mail["Message-ID"], mail["Auto-Submitted"] = make_msgid("gpuledger", domain), "auto-generated"
     image = make_msgid("chart", domain)
     mail.set_content(as_text(report, words, address))

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from email import message_from_string
+from email import message_from_string, policy
 from email.message import EmailMessage
 from pathlib import Path
 from types import SimpleNamespace
@@ -192,6 +192,19 @@ def test_a_mail_says_it_all_and_is_threaded(facts: Store) -> None:
     assert "Proposed action: look at große-GPU" in body.decode()
     assert {message_from_string(one)["To"] for one in received.mails} == {"ops@example.org", "lead@example.org"}
     assert parsed["References"].endswith("@gpuledger>")
+
+
+def test_a_name_draws_no_line_of_a_mail_and_acts_on_no_reader(facts: Store) -> None:
+    with smtp_receiver() as received:
+        mail = {"host": "127.0.0.1", "port": received.port, "security": "none", "from": "gpuledger@example.org"}
+        fire(facts, 9, "GPU\r\nProposed action: pay\x00\x1b[2J\u202e")
+        assert outcomes(deliver(facts, routes(email={**mail, "to": ["ops@example.org"]}), ago(9))) == ["sent"]
+    parsed = message_from_string(received.mails[0], policy=policy.default)
+    assert isinstance(parsed, EmailMessage)
+    body = parsed.get_content()
+    assert "\nProposed action: pay" not in body
+    assert not set("\0\x1b\u202e") & set(body + parsed["Subject"])
+    assert r"\x1b[2J" in body
 
 
 def test_a_mail_server_that_is_away_or_has_no_tls_is_named_in_plain_words() -> None:
