@@ -67,7 +67,7 @@ class FocusFile:
             return
         import pyarrow.parquet as pq
 
-        table = table.select(list(self.columns))
+        table = _of_values(table.select(list(self.columns)))
         if self._parquet is None:
             self._parquet = pq.ParquetWriter(self._file, table.schema, compression="zstd", store_schema=False)
         self._parquet.write_table(table)
@@ -80,6 +80,17 @@ class FocusFile:
         if self._file is not self._raw:
             self._file.close()
         self._whole.__exit__(kind, error, trace)
+
+
+def _of_values(table: pa.Table) -> pa.Table:
+    """Without the engine's dictionaries, which hold texts of rows that were not selected: other tenants' names. Parquet
+    makes its own, of what is written."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    fields = [field.with_type(field.type.value_type) if kinds.is_dictionary(field.type) else field
+              for field in table.schema]  # fmt: skip
+    return table.cast(pa.schema(fields))
 
 
 def _csv_text(name: str, end: str) -> str:

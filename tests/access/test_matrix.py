@@ -160,6 +160,18 @@ def test_no_page_callback_or_document_shows_a_tenant_anything_of_another(served_
     assert all(other in everybodys for other in OTHERS)
 
 
+@pytest.mark.parametrize("tenant", OTHERS)
+def test_no_byte_of_an_export_is_of_another_tenant(served_site: Site, tenant: str) -> None:
+    """Also where no reader of the rows would see it, as in a dictionary of Parquet."""
+    asked = f"{PREFIX}/exports/focus?month=2026-10&format="
+    with served_site.client(tenant) as client:
+        found = {format: client.get(asked + format, timeout=60) for format in ("csv", "parquet")}
+    for format, answer in found.items():
+        assert answer.status_code == 200
+        assert tenant.encode() in answer.content
+        assert [word for word in OTHERS[tenant] if word.encode() in answer.content] == [], format
+
+
 def callbacks(client: httpx.Client) -> Iterator[tuple[str, str]]:
     """What each callback of the pages answers for each path that a page links to, as a browser would ask it first."""
     known = client.get("/_dash-dependencies").json()
