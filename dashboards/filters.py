@@ -204,6 +204,17 @@ class Filters:
             asked |= self.sums.params()
         return self._cached(store, sql, asked, until=max(one for one in asked.values() if isinstance(one, datetime)))
 
+    def without_hours(self) -> list[str]:
+        """The chosen tenants, projects and the like that the period's closed hours do not have."""
+        if self.period is None:
+            return []
+        return [
+            value
+            for name, values in self.address.chosen.items()
+            for value in values
+            if value not in self.choices.values.get(name, ())
+        ]
+
     def any_submitted(self, store: Store) -> bool:
         """Whether `({jobs})` can have rows; where no source reports submissions, it never has."""
         return bool(self.rows(store, __file__, "any_submitted")[0]["is_any"])

@@ -25,6 +25,8 @@ QUANTITIES = ("GPU", "GiB")
 """What units of quantities begin with; others are words, such as `of capacity`, and may stand below."""
 PLAIN, SNUG, UNIT, GAP = 1.72, 1.51, 0.93, 6
 """The drawn width by that of a table's text: of a headline's number, of a smaller one, of a unit; px before a unit."""
+FEW = 3
+"""Chosen names without hours that are said one by one."""
 SAID = 40
 """Characters of what an address asks for, where it is quoted."""
 SPINNING = "var(--gl-accent)"
@@ -63,6 +65,7 @@ def titles(
         chips.append(chip(words("part.coverage", share=percent(coverage)), words("part.coverage_why")))
     if unpriced > 0:
         chips.append(chip(words("quality.unpriced", n=hours(unpriced)), words("quality.unpriced_why")))
+    chips += [_without_hours(name, words) for name in filters.without_hours()[:FEW]]
     said = [period.label(words), filters.zone.replace("_", " ")] if period else []
     crumbs = [html.Li(dcc.Link(name, href=href)) for name, href in trail]
     return html.Div(
@@ -80,6 +83,11 @@ def titles(
         ],
         className="gl-titles",
     )
+
+
+def _without_hours(name: str, words: Language) -> Component:
+    said = words("part.without_hours", name=f"{name[:SAID]}{'…' if len(name) > SAID else ''}")
+    return chip(said, words("part.without_hours_why"), state="gl-info")
 
 
 def chip(text: str, why: str = "", href: str = "", state: str = "gl-warn") -> Component:

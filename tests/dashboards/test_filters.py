@@ -68,7 +68,7 @@ def test_a_period_that_goes_on_says_that_all_of_it_so_far_is_closed() -> None:
     start = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=3)
     for closed, said in ((3, "All hours so far are closed"), (1, "2 past hours not closed")):
         period = Period("x", start, start + timedelta(days=2), closed, "UTC")
-        filters = SimpleNamespace(period=period, zone="UTC")
+        filters = SimpleNamespace(period=period, zone="UTC", without_hours=list)
         assert said in str(quality._closed(filters, EN))  # type: ignore[arg-type]
         titles = str(parts.titles(filters, EN, "title"))  # type: ignore[arg-type]
         assert f"{closed} of 48 hours closed" in titles
@@ -130,3 +130,16 @@ def test_every_page_says_that_prices_are_an_example(store: Store) -> None:
             assert filters.example == example
             bar, foot = str(shell.bar(None, filters, "/", words)), str(shell.footer(words, filters))
             assert (words("bar.example") in bar, "prices of a cloud, 2026-09" in foot) == (shown, shown)
+
+
+def test_a_chosen_name_that_has_no_hours_is_said(filled: Store) -> None:
+    """As found: a mistyped tenant was a page of zeros, and nothing else."""
+    known = filters_of(filled, "?period=all").choices.values["tenant"][0]
+    for search, said in (
+        (f"?period=all&tenant={known}", []),
+        (f"?period=all&tenant={known}&tenant=nobody", ["nobody"]),
+    ):
+        filters = filters_of(filled, search)
+        assert filters.without_hours() == said
+        assert ("nobody: no hours in this period" in str(parts.titles(filters, EN, "title"))) is bool(said)
+    assert filters_of(filled, "?period=2027-01&tenant=nobody").without_hours() == []

@@ -70,6 +70,7 @@ def _all(store: Store, filters: Filters, words: Language) -> Component:
                 [_row(row, filters, words) for row in rows],
                 words,
                 "workload-grid",
+                empty=words("workload.none_found", find=find) if find else "",
                 spare=("coverage", "devices", "queue", "project", "use", "allocated"),
             ),
             tool=parts.tools(
