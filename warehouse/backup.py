@@ -242,6 +242,9 @@ def restore(folder: Path, name: str, target: Path, even_damaged: bool = False) -
     if not (folder / backup.whole).is_dir():
         raise BackupError(str(folder / backup.whole), "is gone, and the backup rests on it", "Choose another one")
     refuse_taken(target)
+    if target.resolve().is_relative_to(folder.resolve()):
+        what = "is in the folder of the backups: a later backup would remove the store with old ones"
+        raise BackupError(str(target), what, "Name a place outside it")
     if not even_damaged:
         _refuse_damaged(folder / backup.whole, backup.whole_sums)
         _refuse_damaged(folder / backup.name, backup.sums)

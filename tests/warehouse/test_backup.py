@@ -515,6 +515,20 @@ def test_a_folder_of_the_store_itself_is_refused(tmp_path: Path, inside: str) ->
     assert not (tmp_path / "store" / "backups").exists()
 
 
+@pytest.mark.parametrize("inside", ["again", "{made}/again", "2099-x.unfinished"])
+def test_no_store_is_restored_among_the_backups(tmp_path: Path, folder: Path, inside: str) -> None:
+    """As found: it stood in a backup's folder, and the next backup that removed old ones removed it, without a word."""
+    fresh_store(tmp_path / "store").close()
+    with opened(tmp_path / "store", folder) as store:
+        made = back_up(store, NOW, nobody_writing)
+    (tmp_path / "link").symlink_to(folder)
+    for within in (folder, tmp_path / "link"):
+        target = within / inside.format(made=made.name)
+        with pytest.raises(BackupError, match="in the folder of the backups"):
+            restore(folder, "", target)
+        assert not target.exists()
+
+
 def test_a_folder_takes_no_backup_of_another_store(tmp_path: Path, folder: Path) -> None:
     """A restored store is no other one: it goes on where it was lost."""
     fresh_store(tmp_path / "store").close()
