@@ -3,8 +3,9 @@
 A real server process over a closed month; pages are asked for as the browser does, one after the other (p50, p95), then
 by so many users at once, each looking at one page after the other with a pause for reading.
 
-Before it, how long one scan of the month's samples takes: how fast the engine is here, which additions in Python do
-not say.
+Before and after it, how long one scan of the month's samples takes: how fast the engine is here, which additions in
+Python do not say. The goal was set where one took 2.8 CPU s, so a page is judged twice: by this machine's milliseconds,
+and by those that it would have taken there.
 
 What the books answer to a question is kept until they change, and what was closed or summed for good. So each page is
 asked for `first`, once, when nobody has looked at it since the server started; `anew`, of a period of about a month
@@ -20,6 +21,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -40,6 +43,8 @@ from warehouse.store import open_store, read_sql
 
 MOST_BYTES = 16 << 30
 GOAL_MS = 200.0
+GOAL_SCAN = 2.8
+"""CPU seconds of one scan where the goal was set."""
 SETTLING = 30
 """Seconds after the start: the server closes, sums its days and looks at its alerts."""
 CARD = {"currency": "EUR", "rates": [{"sku": "gpu", "price_per_gpu_hour": "1.75"}]}
@@ -57,12 +62,17 @@ def closed_month(folder: str, devices: int, days: int) -> dict[str, Any]:
         apply_rate_card(store, card, author="bench", reason="to have prices", now=fleet.start)
         close(store, until=fleet.end, now=fleet.end)
         (some,) = store.rows(read_sql(__file__, "pages_shown"))
+    return some
+
+
+def scanned(folder: str) -> dict[str, Any]:
+    """In a process of its own: CPU seconds of one scan of the samples."""
+    with open_store(f"chdb://{folder}/store") as store:
         scan = read_sql(__file__, "scan")
         store.value(scan)  # cold
         with stopwatch() as watch:
             store.value(scan)
-        some["scan_cpu_seconds"] = watch.cpu_seconds
-    return some
+    return {"cpu_seconds": watch.cpu_seconds}
 
 
 def pages(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -165,9 +175,14 @@ def main(
         needed(run_apart(make_fleet, MOST_BYTES, folder=name, devices=devices, days=days, parquet=False), "the fleet")
         found = needed(run_apart(here.closed_month, MOST_BYTES, folder=name, devices=devices, days=days), "the close")
         progress.print(f"{found['entries']:,} entries of {found['tenants']} tenants")
-        progress.print(f"one scan of its samples: {found['scan_cpu_seconds']:.2f} CPU s")
+        scans = [run_apart(here.scanned, MOST_BYTES, folder=name)]
         with serving(Path(name)) as url:
-            _measure(url, pages(found), turns, users, timedelta(minutes=minutes), pause)
+            measured = _measure(url, pages(found), turns)
+            if users:
+                _look(url, pages(found), users, timedelta(minutes=minutes), pause)
+        scans.append(run_apart(here.scanned, MOST_BYTES, folder=name))
+        is_goals_fleet = (devices, days) == (1000, 30)
+        _say(measured, [needed(scan, "the scan")["cpu_seconds"] for scan in scans], is_goals_fleet)
 
 
 class serving:  # noqa: N801 (used as a function)
@@ -206,10 +221,24 @@ def end_when_told() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
-def _measure(
-    url: str, asked: dict[str, tuple[str, str]], turns: int, users: int, lasting: timedelta, pause: float
-) -> None:
-    table = Table("page", "first ms", "anew p50 ms", "p95 ms", "again p50 ms", "p95 ms", "kB", "goal", box=None)
+@dataclass(frozen=True)
+class Taken:
+    """Milliseconds of a page: asked for once, of periods that nobody has looked at, and of one that somebody has."""
+
+    first: float
+    anew: tuple[float, float]
+    again: tuple[float, float]
+    size: int
+
+    @property
+    def slowest(self) -> float:
+        """The greater p95."""
+        return max(self.anew[1], self.again[1])
+
+
+def _measure(url: str, asked: dict[str, tuple[str, str]], turns: int) -> dict[str, Taken]:
+    """By name of the page."""
+    found = {}
     with httpx.Client(base_url=url, timeout=120) as client:
         time.sleep(SETTLING)
         progress.print(speed_of_machine())
@@ -217,29 +246,49 @@ def _measure(
             first, _ = ask(client, path, search)
             new = [ask(client, path, anew(search, number))[0] for number in range(min(turns, 16))]
             again, size = zip(*(ask(client, path, search) for _ in range(turns)), strict=True)
-            cuts = [
-                1000 * cut for times in (new, again) for cut in (quantiles(times, n=20)[place] for place in (9, 18))
-            ]
-            verdict = "met" if max(cuts[1], cuts[3]) <= GOAL_MS else "missed anew" if cuts[3] <= GOAL_MS else "missed"
-            table.add_row(
-                name,
-                f"{1000 * first:.0f}",
-                *(f"{cut:.0f}" for cut in cuts),
-                f"{size[0] / 1000:.0f}",
-                f"<= 200, {verdict}",
-            )
-    Console(width=110).print(table)
+            found[name] = Taken(1000 * first, _p50_p95(new), _p50_p95(again), size[0])
     progress.print(speed_of_machine())
-    if users:
-        progress.print(f"{users} users for {lasting}")
-        done = many(url, asked, users, lasting.total_seconds(), pause)
-        cuts = quantiles(done["taken"], n=20)
-        Console(width=110).print(
-            f"{users} users, {lasting}: {len(done['taken']):,} pages, {len(done['wrong'])} errors; "
-            f"p50 {1000 * cuts[9]:.0f} ms, p95 {1000 * cuts[18]:.0f} ms"
+    return found
+
+
+def _p50_p95(seconds: Sequence[float]) -> tuple[float, float]:
+    cuts = quantiles(seconds, n=20)
+    return 1000 * cuts[9], 1000 * cuts[18]
+
+
+def _say(measured: dict[str, Taken], scans: Sequence[float], is_goals_fleet: bool) -> None:
+    """scans: CPU seconds before and after; the faster one is what pages of the goal's fleet are compared with."""
+    there = GOAL_SCAN / min(scans)
+    table = Table("page", "first ms", "anew p50", "p95", "again p50", "p95", "kB", "goal 200 here",
+                  f"p95 at {GOAL_SCAN}", "goal 200 there", box=None)  # fmt: skip
+    for name, one in measured.items():
+        table.add_row(
+            name,
+            *(f"{ms:.0f}" for ms in (one.first, *one.anew, *one.again)),
+            f"{one.size / 1000:.0f}",
+            _verdict(one.slowest),
+            *((f"{one.slowest * there:.0f}", _verdict(one.slowest * there)) if is_goals_fleet else ("-", "-")),
         )
-        for line in sorted(set(done["wrong"]))[:5]:
-            progress.print(line, markup=False)
+    Console(width=110).print(table)
+    before, after = (f"{scan:.2f}" for scan in scans)
+    progress.print(f"one scan of the samples: {before} CPU s before, {after} after; where the goal was set {GOAL_SCAN}",
+                   soft_wrap=True)  # fmt: skip
+
+
+def _verdict(ms: float) -> str:
+    return "met" if ms <= GOAL_MS else "missed"
+
+
+def _look(url: str, asked: dict[str, tuple[str, str]], users: int, lasting: timedelta, pause: float) -> None:
+    progress.print(f"{users} users for {lasting}")
+    done = many(url, asked, users, lasting.total_seconds(), pause)
+    p50, p95 = _p50_p95(done["taken"])
+    Console(width=110).print(
+        f"{users} users, {lasting}: {len(done['taken']):,} pages, {len(done['wrong'])} errors; "
+        f"p50 {p50:.0f} ms, p95 {p95:.0f} ms"
+    )
+    for line in sorted(set(done["wrong"]))[:5]:
+        progress.print(line, markup=False)
 
 
 if __name__ == "__main__":
