@@ -889,7 +889,8 @@ def refuse_backups(path: Path) -> None:
     """Errors: StoreError for a folder of backups, or one of them: the engine would write into it."""
     is_one = any((path / name).exists() for name in ("manifest.json", "SHA256SUMS"))
     if is_one or (not (path / "engine").exists() and next(path.glob("*/manifest.json"), None)):
-        step = "Restore one to another folder: gpuledger restore (docs/backups.md)"
+        folder = path.parent if is_one else path
+        step = f"Restore one to another place: gpuledger restore {folder} --store chdb:///PLACE (docs/backups.md)"
         raise StoreError(str(path), "is a backup, not a store" if is_one else "holds backups, and no store", step)
 
 

@@ -529,6 +529,18 @@ def test_no_store_is_restored_among_the_backups(tmp_path: Path, folder: Path, in
         assert not target.exists()
 
 
+def test_a_backup_that_is_opened_as_a_store_is_told_with_the_command_that_restores_it(
+    tmp_path: Path, folder: Path
+) -> None:
+    """As found: the command named the backups as the store, and no folder."""
+    fresh_store(tmp_path / "store").close()
+    with opened(tmp_path / "store", folder) as store:
+        made = back_up(store, NOW, nobody_writing)
+    for path in (folder, folder / made.name):
+        with pytest.raises(StoreError, match=rf"gpuledger restore {folder} --store chdb:///PLACE "):
+            open_store(f"chdb://{path}")
+
+
 def test_a_folder_takes_no_backup_of_another_store(tmp_path: Path, folder: Path) -> None:
     """A restored store is no other one: it goes on where it was lost."""
     fresh_store(tmp_path / "store").close()

@@ -19,6 +19,7 @@ from access.current import current
 from access.roles import Action
 from billing.closed import closed_period
 from billing.invoicing.month_states import Month, MonthState, month_states
+from billing.refused import refused_in, unread_rows
 from dashboards import exports, forms, grids, parts, states
 from dashboards.filters import Filters
 from dashboards.format import SYMBOLS, UNKNOWN
@@ -78,7 +79,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
                 words,
                 close_form(known, closed.end, untimed, words),
             ),
-            _drafts_card(month, issued, chosen, name, untimed, words, bool(of_month)),
+            _drafts_card(month, issued, chosen, name, _missing(known, month, words), untimed, words, bool(of_month)),
             class_name="gl-late gl-all-issued" if month.state is MonthState.issued else "gl-late",
         ),
         draft_card(month.name, tenant, untimed, words) if tenant else None,
@@ -230,16 +231,30 @@ def state_chip(state: str, words: Language) -> Component:
     )
 
 
+def _may_issue(month: Month) -> bool:
+    return month.state in ISSUABLE and current().may(Action.issue)
+
+
+def _missing(store: Store, month: Month, words: Language) -> Sequence[str]:
+    """A sentence for each kind of facts that the month's invoices lack, or may lack, for those who may issue them."""
+    if not _may_issue(month):
+        return []
+    found = {"lacks_claims": refused_in(store, month.period), "lacks_rows": unread_rows(store, month.period)}
+    return [words.count(f"invoices.{name}", number) for name, number in found.items() if number]
+
+
 def _drafts_card(
     month: Month,
     issued: Rows,
     tenants: Sequence[str],
     name: str,
+    missing: Sequence[str],
     filters: Filters,
     words: Language,
     has_issued: bool,
 ) -> Component:
-    """has_issued: so that headline and months have other figures than the sum of the drafts."""
+    """missing: what the invoices lack.   has_issued: so that headline and months have other figures than the sum of the
+    drafts."""
     done = [row["tenant"] for row in issued if row["document_type"] == "invoice" and row["status"] == "issued"]
     asked = {"month": month.name, "issued": done, "tenants": list(tenants), "nobody": words("no_name"),
              "href": filters.href("/invoices", month=month.name, draft=""), "symbols": SYMBOLS,
@@ -258,7 +273,6 @@ def _drafts_card(
         grids.text("currency", words("invoices.currency"), minimum=70),
         grids.text("state", words("invoices.total_is"), words("invoices.incomplete_is"), minimum=96),
     ]
-    may = month.state in ISSUABLE and current().may(Action.issue)
     issue = forms.form(
         "POST /invoices", words("invoices.issue", month=name), words, body={"month": month.name},
         note=words("invoices.issue_note"),
@@ -281,10 +295,18 @@ def _drafts_card(
         ),
         html.P(id="invoices-refused", className="gl-said gl-refused"),
         *(html.Span(id=f"invoices-{name}", hidden=True) for name in ("drafted", "so-far") if has_issued),
-        html.Div(issue if may else None, id="invoices-issue", hidden=True),
+        html.Div(
+            [*(_warning(text) for text in missing), issue] if _may_issue(month) else None,
+            id="invoices-issue",
+            hidden=True,
+        ),
         tool=exports.of_grid("invoices-drafts", f"drafts-{month.name}", filters, words),
         class_name="gl-table-card gl-drafts",
     )
+
+
+def _warning(text: str) -> Component:
+    return html.P([html.Span(className="gl-dot gl-warn"), text], className="gl-note")
 
 
 def _issued_card(

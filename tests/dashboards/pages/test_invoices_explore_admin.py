@@ -31,6 +31,7 @@ from billing.invoicing.month_states import Month, MonthState
 from billing.parties.applied import apply_parties
 from billing.parties.details import parse_parties
 from billing.periods import parse_month
+from billing.refused import refused_in, unread_rows
 from dashboards.filters import Address, Filters, filters_of
 from dashboards.frame import show
 from dashboards.languages import language
@@ -109,6 +110,19 @@ def test_a_month_s_invoices_add_up_as_the_view_has_them(house: Store) -> None:
     assert f"€{reported:,.2f}" in text
     assert "Issue October 2026" in text
     assert "POST /invoices" not in page(house, ANALYST, "/invoices?month=2026-10")
+
+
+def test_who_may_issue_is_told_what_the_month_s_invoices_lack(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As found: the commands said it, the page with the button did not."""
+    october = parse_month("2026-10", "UTC")
+    claims, rows = refused_in(house, october), unread_rows(house, october)
+    text = page(house, FINANCE, "/invoices?month=2026-10")
+    assert ("on no invoice" in text) is bool(claims) and ("could not be read" in text) is bool(rows)
+    for name, number in (("refused_in", 1), ("unread_rows", 1234)):
+        monkeypatch.setattr(invoices, name, lambda store, month, number=number: number)
+    told = ["1 claim of the month was refused", "1,234 rows that arrived since the month began could not be read"]
+    for who, may in ((FINANCE, True), (ANALYST, False), (VISION, False)):
+        assert [one in page(house, who, "/invoices?month=2026-10") for one in told] == [may, may], who
 
 
 def test_a_month_without_an_invoice_has_the_sum_of_its_drafts(house: Store, monkeypatch: pytest.MonkeyPatch) -> None:
