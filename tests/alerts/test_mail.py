@@ -1,17 +1,15 @@
-"""Mail over real SMTP and TLS: whatever a mail server does, no mail is lost or sent twice, and no secret is shown."""
+"""Mail over real SMTP: whatever a mail server does, no mail is lost or sent twice, and no secret is shown."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
 import socketserver
-import ssl
-import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from email.message import EmailMessage
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,70 +25,70 @@ SENT = [PASSWORD, base64.b64encode(PASSWORD.encode()).decode(), base64.b64encode
 
 @dataclass
 class Server:
-    """answers: by verb, or by `RCPT <address>`, or END for the mail itself; empty: it says nothing.   tls: its
-    certificate; None: STARTTLS is not offered.   said: the lines it got, each with whether it was encrypted."""
+    """answers: by verb, or by `RCPT <address>`, or END for the mail itself; empty: it says nothing."""
 
     answers: dict[str, str] = field(default_factory=dict)
-    tls: ssl.SSLContext | None = None
     port: int = 0
-    said: list[tuple[bool, str]] = field(default_factory=list)
     mails: list[str] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
 
 
 class Conversation(socketserver.StreamRequestHandler):
+    """Of one connection to a server, without encryption."""
+
+    def __init__(self, played: Server, *of_connection: Any) -> None:
+        self.played = played
+        super().__init__(*of_connection)
+
     def handle(self) -> None:
         with contextlib.suppress(OSError):
-            self._talk(self.server.played)  # type: ignore[attr-defined]
+            self._talk()
 
-    def _talk(self, server: Server) -> None:
-        encrypted = False
-        if not self._say(server, server.answers.get("", "220 here")):
+    def _talk(self) -> None:
+        answers = self.played.answers
+        if not self._say(answers.get("", "220 here")):
             return
-        while line := self.rfile.readline().decode().rstrip("\r\n"):
-            server.said.append((encrypted, line))
+        while line := self._line():
             verb = line.split()[0].upper()
-            known = {"EHLO": self._offers(server, encrypted), "AUTH": "235 welcome", "DATA": "354 go on",
-                     "STARTTLS": "220 go on", "QUIT": "221 bye"}  # fmt: skip
+            known = {
+                "EHLO": "250-here\r\n250 AUTH PLAIN LOGIN",
+                "AUTH": "235 welcome",
+                "DATA": "354 go on",
+                "QUIT": "221 bye",
+            }
             to = f"RCPT {line.partition(':')[2].split()[0]}" if verb == "RCPT" else verb
-            answer = server.answers.get(to, server.answers.get(verb, known.get(verb, "250 fine")))
-            if not self._say(server, answer):
+            answer = answers.get(to, answers.get(verb, known.get(verb, "250 fine")))
+            if not self._say(answer):
                 return
-            if verb == "STARTTLS" and server.tls is not None:
-                self.connection = server.tls.wrap_socket(self.connection, server_side=True)
-                self.rfile, self.wfile = self.connection.makefile("rb"), self.connection.makefile("wb", 0)
-                encrypted = True
-            if verb == "DATA" and answer.startswith("354"):
-                lines = []
-                while (part := self.rfile.readline().decode().rstrip("\r\n")) != ".":
-                    lines.append(part)
-                end = server.answers.get("END", "250 kept")
-                if end.startswith("250"):
-                    server.mails.append("\n".join(lines))
-                if not self._say(server, end):
-                    return
+            if verb == "DATA" and answer.startswith("354") and not self._take_mail(answers.get("END", "250 kept")):
+                return
             if verb == "QUIT" or answer.startswith("421"):
                 return
 
-    def _offers(self, server: Server, encrypted: bool) -> str:
-        tls = [] if server.tls is None or encrypted else ["STARTTLS"]
-        offered = ["here", *tls, "AUTH PLAIN LOGIN"]
-        return "\r\n".join(f"250{' ' if one is offered[-1] else '-'}{one}" for one in offered)
+    def _take_mail(self, answer: str) -> bool:
+        lines = []
+        while (part := self._line()) != ".":
+            lines.append(part)
+        if answer.startswith("250"):
+            self.played.mails.append("\n".join(lines))
+        return self._say(answer)
 
-    def _say(self, server: Server, text: str) -> bool:
+    def _line(self) -> str:
+        return self.rfile.readline().decode().rstrip("\r\n")
+
+    def _say(self, text: str) -> bool:
         if not text:
-            server.over.wait(30)
+            self.played.over.wait(30)
             return False
         self.wfile.write(text.encode() + b"\r\n")
         return True
 
 
 @contextlib.contextmanager
-def mail_server(answers: Mapping[str, str] | None = None, tls: ssl.SSLContext | None = None) -> Iterator[Server]:
-    played = Server(dict(answers or {}), tls)
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Conversation) as server:
+def mail_server(answers: Mapping[str, str] | None = None) -> Iterator[Server]:
+    played = Server(dict(answers or {}))
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), partial(Conversation, played)) as server:
         server.daemon_threads, server.block_on_close = True, False
-        server.played = played  # type: ignore[attr-defined]
         played.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
@@ -100,33 +98,6 @@ def mail_server(answers: Mapping[str, str] | None = None, tls: ssl.SSLContext | 
             played.over.set()
             server.shutdown()
             thread.join()
-
-
-def certificate(folder: Path, name: str, days: int = 2) -> ssl.SSLContext:
-    """A server's, signed by itself; of negative days it has ended."""
-    made, key, asked = folder / f"{name}.pem", folder / f"{name}.key", folder / f"{name}.csr"
-    ask = [
-        "req",
-        "-new",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-subj",
-        f"/CN={name}",
-        "-addext",
-        f"subjectAltName=DNS:{name}",
-    ]
-    sign = ["x509", "-req", "-in", asked, "-signkey", key, "-days", str(days), "-copy_extensions", "copy"]
-    commands: list[list[Any]] = [[*ask, "-out", asked, "-keyout", key], [*sign, "-out", made]]
-    for command in commands:
-        subprocess.run(["openssl", *command], check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(made, key)
-    return context
-
-
-def trust(monkeypatch: pytest.MonkeyPatch, made: Path) -> None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(made))
 
 
 def mail(*to: str) -> EmailMessage:
@@ -156,44 +127,6 @@ def refusal(server: Server, *to: str, **settings: Any) -> SendError:
         post(server, *to, **settings)
     assert not any(secret in str(caught.value) for secret in SENT)
     return caught.value
-
-
-def test_a_login_goes_over_tls_to_a_server_whose_certificate_is_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    context = certificate(tmp_path, "localhost")
-    trust(monkeypatch, tmp_path / "localhost.pem")
-    with mail_server(tls=context) as server:
-        assert post(server, **LOGIN) == {}
-    assert len(server.mails) == 1
-    assert all(encrypted for encrypted, line in server.said if line.startswith(("AUTH", "MAIL", "RCPT")))
-
-
-@pytest.mark.parametrize(
-    ("name", "days", "trusted", "says"),
-    [
-        ("localhost", 2, False, "self-signed certificate"),
-        ("mail.example.org", 2, True, "Hostname mismatch, certificate is not valid for 'localhost'"),
-        ("localhost", -1, True, "certificate has expired"),
-    ],
-)
-def test_a_certificate_of_no_use_is_named_and_no_login_is_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, days: int, trusted: bool, says: str
-) -> None:
-    context = certificate(tmp_path, name, days)
-    if trusted:
-        trust(monkeypatch, tmp_path / f"{name}.pem")
-    with mail_server(tls=context) as server:
-        found = refusal(server, **LOGIN)
-    assert says in str(found) and f"localhost:{server.port}" in str(found) and not found.refused
-    assert not server.mails and not [line for _, line in server.said if line.startswith("AUTH")]
-
-
-def test_no_login_is_sent_in_clear_to_a_server_without_starttls() -> None:
-    with mail_server() as server:
-        found = refusal(server, **LOGIN)
-    assert "STARTTLS extension not supported" in str(found)
-    assert not [line for _, line in server.said if line.startswith("AUTH")]
 
 
 @pytest.mark.parametrize(

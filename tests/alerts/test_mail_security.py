@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from alerts.transports import SendError
 from alerts.transports.email import Email
 from tests.alerts.facts import ago
 from tests.alerts.test_deliver import fire, routes
+from tests.certificates import self_signed
 from tests.patience import PATIENCE_SECONDS
 from warehouse.store import Store
 
@@ -50,38 +50,11 @@ class Server:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
     """By what is right or wrong of it; all but `unknown` are trusted."""
     folder = tmp_path_factory.mktemp("certificates")
-    ends = {"expired": ["-not_before", "20250101000000Z", "-not_after", "20250201000000Z"]}
-    made = {}
-    for kind, name in (("right", "localhost"), ("unknown", "localhost"), ("of another", "mail.example.org")):
-        made[kind] = _certificate(folder, kind, name, [])
-    made["expired"] = _certificate(folder, "expired", "localhost", ends["expired"])
+    made = {kind: self_signed(folder, "localhost", kind, kind == "expired") for kind in ("right", "unknown", "expired")}
+    made["of another"] = self_signed(folder, "mail.example.org", "of another")
     trusted = [made[kind][0].read_text() for kind in made if kind != "unknown"]
     (folder / "trusted.pem").write_text("".join(trusted))
     return made | {"trusted": (folder / "trusted.pem", folder / "trusted.pem")}
-
-
-def _certificate(folder: Path, kind: str, name: str, more: list[str]) -> tuple[Path, Path]:
-    made, key, request = (folder / f"{kind}.{end}" for end in ("pem", "key", "csr"))
-    new = ["openssl", "req", "-new", "-newkey", "rsa:2048", "-nodes", "-subj", f"/O={kind}/CN={name}"]
-    new += ["-addext", f"subjectAltName=DNS:{name}", "-keyout", str(key)]
-    if not more:
-        subprocess.run([*new, "-x509", "-days", "2", "-out", str(made)], check=True, capture_output=True)
-        return made, key
-    authority = folder / f"{kind}-ca"
-    authority.mkdir()
-    (authority / "index").touch()
-    (authority / "serial").write_text("01")
-    settings = authority / "ca.cnf"
-    settings.write_text(
-        f"[ca]\ndefault_ca=here\n[here]\ndatabase={authority}/index\nserial={authority}/serial\nnew_certs_dir={authority}\n"
-        "default_md=sha256\npolicy=any\nx509_extensions=more\n[any]\norganizationName=supplied\ncommonName=supplied\n"
-        f"[more]\nbasicConstraints=CA:TRUE\nsubjectAltName=DNS:{name}\n"
-    )
-    subprocess.run([*new, "-out", str(request)], check=True, capture_output=True)
-    sign = ["openssl", "ca", "-batch", "-selfsign", "-config", str(settings), "-keyfile", str(key), "-in", str(request)]
-    dates = ["-startdate", more[1], "-enddate", more[3]]
-    subprocess.run([*sign, *dates, "-notext", "-out", str(made)], check=True, capture_output=True)
-    return made, key
 
 
 @contextmanager

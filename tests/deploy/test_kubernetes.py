@@ -26,6 +26,7 @@ from collectors.kubernetes.settings import Scheduler, Settings
 from collectors.kubernetes.watcher import paths_of
 from scheduler.kubernetes.election import NAME
 from scheduler.settings import parse_settings
+from tests.certificates import self_signed
 from tests.collectors.attribution.kubelet_server import PodResourcesServer
 from tests.collectors.kubernetes.make import admitted, bound, node, pod
 from tests.collectors.kubernetes.reviewing import Scripted, reviewing, user
@@ -333,7 +334,6 @@ def delivered(metrics: str | None) -> bool:
 
 @seldom(4, "server agent and watch start as the")
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here to make a certificate with")
 def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_probes(here: Node) -> None:
     rendered = render(())
     server, agent, watch = (
@@ -348,9 +348,8 @@ def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_prob
     (senders,) = (one["data"]["senders.yaml"] for (_, name), one in rendered.items() if "gpuledger-senders" in name)
     (tokens / "senders.yaml").write_text(senders)
     (settings / "sign-in.yaml").write_text("session_hours: 8\n")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "2", "-subj", "/CN=gpuledger", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, "-keyout", tls / "tls.key", "-out", tls / "tls.crt"], check=True, capture_output=True)
+    for made, mounted in zip(self_signed(here.folder, "127.0.0.1"), ("tls.crt", "tls.key"), strict=True):
+        made.rename(tls / mounted)
     reviews = here.reviewing()
     account = "gpuledger:gpuledger"
     reviews.of_tokens = {

@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import json
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -38,6 +37,7 @@ from ingest.targets import (
     target,
 )
 from ingest.wire import pack
+from tests.certificates import self_signed
 from tests.ingest.receiving import TOKEN, receiving, tokens_file
 from tests.patience import PATIENCE_SECONDS
 from warehouse.store import Store
@@ -361,14 +361,6 @@ def test_a_wrong_token_a_server_that_is_away_and_a_token_file_that_is_not_there_
         assert spool.state().batches == 0
 
 
-def certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    made, key = folder / f"{name}.pem", folder / f"{name}.key"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}"]
-    command += ["-addext", f"subjectAltName=DNS:{name}", "-out", str(made), "-keyout", str(key)]
-    subprocess.run(command, check=True, capture_output=True)
-    return made, key
-
-
 @contextlib.contextmanager
 def web(
     answer: Callable[[BaseHTTPRequestHandler, bytes], tuple[int, dict[str, str], bytes]],
@@ -403,8 +395,8 @@ def one_group(spool: Spool) -> Group:
 
 
 def test_tls_is_checked_against_the_authority_given(tmp_path: Path) -> None:
-    made, key = certificate(tmp_path, "localhost")
-    other, _ = certificate(tmp_path, "elsewhere")
+    made, key = self_signed(tmp_path, "localhost")
+    other, _ = self_signed(tmp_path, "elsewhere")
     with Spool(tmp_path / "spool") as spool, web(lambda *_: (200, {}, b'{"read": 1, "quarantined": {}}')) as server:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(made, key)

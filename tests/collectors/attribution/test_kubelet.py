@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from collectors.attribution.kubelet import KubeletPods, Pod, pods_of, uids_by_name
 from collectors.errors import CollectorError
+from tests.certificates import self_signed
 
 from .kubelet_server import PodsServer, pod_json, serving
 
@@ -92,15 +92,7 @@ def test_a_node_without_pods_has_none() -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """(certificate, key) of 127.0.0.1, signed by itself."""
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "2", "-subj", "/CN=kubelet", "-addext", "subjectAltName=IP:127.0.0.1"]
-    try:
-        subprocess.run([*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("no openssl here to make a certificate with")
-    return cert, key
+    return self_signed(tmp_path_factory.mktemp("tls"), "127.0.0.1")
 
 
 def test_only_who_the_ca_file_vouches_for_is_believed(certificate: tuple[Path, Path], tmp_path: Path) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -22,6 +20,7 @@ from collectors.exporters.scrape import ExporterCollector, Scrape
 from collectors.exporters.tracker import Measurement
 from collectors.readings import Reading
 from collectors.services.scrape import Service, ServiceCollector, Target
+from tests.certificates import self_signed
 from tests.collectors.exporters.serving import Exporter, serving
 from tests.patience import PATIENCE_SECONDS
 
@@ -237,13 +236,7 @@ def test_a_token_is_read_each_time_and_never_shown(exporter: Exporter, tmp_path:
 
 
 def test_a_certificate_counts_only_with_its_authority(tmp_path: Path) -> None:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("no openssl binary here")
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    command = [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(command, check=True, capture_output=True)
+    certificate, key = self_signed(tmp_path, "127.0.0.1")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
     with serving(tls) as exporter:

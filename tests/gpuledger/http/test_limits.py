@@ -18,6 +18,7 @@ import pytest
 
 from collectors.agent.settings import DeliverSettings
 from gpuledger.http.limits import HttpLimits
+from tests.certificates import self_signed
 from tests.gpuledger.http.serving import QUICK, Served, answer, is_ended, over_tls, serving
 from tests.patience import PATIENCE_SECONDS, until
 from warehouse.addresses import rate_limit_key
@@ -426,20 +427,7 @@ def test_an_ipv6_network_counts_as_one_address(host: str, counted: str) -> None:
 
 
 def test_a_handshake_that_does_not_end_is_counted_and_ended(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "1",
-    ]
-    subprocess.run([*command, "-subj", "/CN=x", "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    certificate, key = self_signed(tmp_path, "127.0.0.1")
     with (
         serving(replace(PATIENT, per_address=3, tls_seconds=5), str(certificate), str(key)) as served,
         contextlib.ExitStack() as stack,
