@@ -8,10 +8,10 @@ from dashboards.languages import Language
 from dashboards.parts import Figure
 
 
-def allocated(total: Amounts, closed: int, words: Language) -> Figure:
+def allocated(gpu_hours: float, closed: int, words: Language) -> Figure:
     """GPU-hours, and how many GPUs that is.   closed: hours of the period that are closed."""
-    gpus = words("overview.gpus", n=fixed(total.allocated / closed if closed else 0.0, 1))
-    return Figure(words("overview.allocated"), hours(total.allocated), words("unit.gpu_hours"), gpus)
+    gpus = words("overview.gpus", n=fixed(gpu_hours / closed if closed else 0.0, 1))
+    return Figure(words("overview.allocated"), hours(gpu_hours), words("unit.gpu_hours"), gpus)
 
 
 def cost(total: Amounts, currency: str, words: Language) -> Figure:

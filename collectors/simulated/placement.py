@@ -271,7 +271,7 @@ class _Cluster:
         why = f"made room for {allocation.allocation_id} of {job.tenant} (priority {job.kind.priority})"
         for victim in victims:
             self.end(victim, now, "preempted", "HigherPriority", why, job.actor)
-            self.again(victim, now, f"requeued: {why}", job.actor)
+            self.again(victim, now, why, job.actor)
         return self.free[job.kind.slot].count >= job.size
 
     def carry_out(self, decided: Sequence[Decided], now: int) -> None:
@@ -287,7 +287,7 @@ class _Cluster:
             self.close(allocation, now)
             self.tell(now, allocation, "preempted", reason=one.reason, message=one.message, actor=one.by)
             self.held -= set(allocation.slots)
-            self.again(allocation, now, f"requeued: made room for {one.by}", one.by)
+            self.again(allocation, now, f"made room for {one.by}", one.by)
 
     def start(self, allocation: Allocation, now: int, slots: tuple[Slot, ...] | None = None, message: str = "") -> None:
         job = allocation.job
@@ -402,7 +402,7 @@ class _Cluster:
         hit = [a for running in self.running.values() for a in running if affected & {s.device for s in a.slots}]
         for allocation in hit if incident.fatal else []:
             self.end(allocation, now, "failed", incident.reason, incident.message, "node-controller")
-            self.again(allocation, now, f"requeued after {incident.reason}")
+            self.again(allocation, now, f"after {incident.reason}")
         self.at(incident.end_ms, lambda at: self.repaired(incident, at))
 
     def repaired(self, incident: Incident, now: int) -> None:

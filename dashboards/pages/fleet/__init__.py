@@ -11,12 +11,12 @@ from dash import ClientsideFunction, Dash, Input, dcc, html
 from dash.development.base_component import Component
 
 from access.roles import Action
-from dashboards import exports, grids, parts, states
+from dashboards import exports, grids, headline_figures, parts, states
 from dashboards.filters import Filters
 from dashboards.format import device_name, hours, money, percent
 from dashboards.languages import Language
-from dashboards.pages.fleet.cells import MEASURES, Measure, cell, scale
-from dashboards.pages.fleet.device import device_page
+from dashboards.pages.fleet.cells import HELD, MEASURES, Measure, cell, scale
+from dashboards.pages.fleet.device import device_page, used_is
 from dashboards.pages.fleet.layout import layout_card
 from dashboards.parts import Figure
 from dashboards.periods import HOUR
@@ -37,7 +37,7 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         return device_page(store, filters, words, device, devices[0] if devices else None, until)
     if not devices:
         return parts.page(parts.titles(filters, words, words("fleet.title")), states.nothing_here(words("fleet.none")))
-    is_measure = filters.more.get("by") in {one.key for one in MEASURES}
+    is_measure = filters.more.get("by") in {one.key for one in _measures(filters)}
     return parts.page(
         parts.titles(filters, words, words("fleet.title"), None if is_measure else parts.ignored(filters, words, "by")),
         _headline(devices, filters, words),
@@ -45,6 +45,10 @@ def layout(store: Store, filters: Filters, words: Language) -> Component:
         layout_card(store, filters, until, words),
         _table_card(devices, filters, words),
     )
+
+
+def _measures(filters: Filters) -> Sequence[Measure]:
+    return [one for one in MEASURES if filters.shows_platform or one is not HELD]
 
 
 def last_instant(filters: Filters) -> datetime:
@@ -94,6 +98,8 @@ def _latest(store: Store, filters: Filters, until: datetime, device: str) -> Row
 
 
 def _headline(devices: Rows, filters: Filters, words: Language) -> Component:
+    assert filters.period is not None
+    is_whole = filters.shows_platform
     sums = {kind: sum(row[kind] for row in devices) for kind in KINDS}
     capacity = sum(sums.values())
     held = sums["used"] + sums["idle"] + sums["unmetered"]
@@ -102,6 +108,13 @@ def _headline(devices: Rows, filters: Filters, words: Language) -> Component:
     unpriced = sum(row["unallocated_unpriced"] for row in devices)
     lacking = words("quality.unpriced", n=hours(unpriced)) if unpriced else ""
     removed = sum(row["state"] == "removed" for row in devices)
+    unallocated = Figure(
+        words("kind.unallocated"),
+        money(sum(free) if free else None, filters.currency),
+        "",
+        " · ".join(filter(None, (words("overview.gpu_hours", n=hours(sums["unallocated"])), lacking))),
+        "unallocated",
+    )
     on = [words.count("fleet.nodes", len({(row["cluster"], row["node"]) for row in devices}))]
     if removed:
         on.append(words.count("fleet.removed", removed))
@@ -113,21 +126,17 @@ def _headline(devices: Rows, filters: Filters, words: Language) -> Component:
                 percent(held, capacity),
                 words("overview.of_capacity"),
                 words("overview.gpu_hours", n=hours(held)),
-            ),
+            )
+            if is_whole
+            else headline_figures.allocated(held, filters.period.hours_closed, words),
             Figure(
                 words("kind.used"),
                 percent(sums["used"], capacity),
-                words("overview.of_capacity"),
+                words("overview.of_capacity" if is_whole else "overview.of_allocated"),
                 words("overview.gpu_hours", n=hours(sums["used"])),
                 "used",
             ),
-            Figure(
-                words("kind.unallocated"),
-                money(sum(free) if free else None, filters.currency),
-                "",
-                " · ".join(filter(None, (words("overview.gpu_hours", n=hours(sums["unallocated"])), lacking))),
-                "unallocated",
-            ),
+            *([unallocated] if is_whole else []),
             Figure(words("fleet.down"), f"{down:,}", "", words("fleet.down_is"), "unavailable"),
             Figure(
                 words("fleet.errors"),
@@ -141,7 +150,8 @@ def _headline(devices: Rows, filters: Filters, words: Language) -> Component:
 
 def _map_card(devices: Rows, filters: Filters, words: Language) -> Component:
     """A cell per device, by node and pool; its colour shows one measure, which links choose."""
-    measure = next((one for one in MEASURES if one.key == filters.more.get("by")), MEASURES[0])
+    measures = _measures(filters)
+    measure = next((one for one in measures if one.key == filters.more.get("by")), measures[0])
     top = measure.top(devices)
     chooser = html.Ul(
         [
@@ -149,7 +159,7 @@ def _map_card(devices: Rows, filters: Filters, words: Language) -> Component:
                 dcc.Link(words(f"fleet.by_{one.key}"), href=filters.href("/fleet", by=one.key), className="gl-choice"),
                 **({"aria-current": "true"} if one is measure else {}),
             )
-            for one in MEASURES
+            for one in measures
         ],
         className="gl-choices",
         **{"aria-label": words("fleet.by")},
@@ -165,7 +175,7 @@ def _map_card(devices: Rows, filters: Filters, words: Language) -> Component:
     ]  # fmt: skip
     return parts.card(
         words("fleet.map"),
-        words(f"fleet.by_{measure.key}_is"),
+        used_is(filters, words) if measure.key == "used" else words(f"fleet.by_{measure.key}_is"),
         html.Div(pools, className="gl-heat" if len(devices) > MANY else "gl-heat gl-large"),
         scale(measure, top, filters.currency, words),
         tool=chooser,
@@ -191,20 +201,21 @@ def _nodes(
 
 
 def _table_card(devices: Rows, filters: Filters, words: Language) -> Component:
+    held = [grids.percent("held_part", words("overview.allocated"), words("fleet.by_held_is"))]
     columns = [
         grids.device_link("name", words("fleet.device")),
         grids.text("node", words("fleet.node"), minimum=110, flex=1.2),
         grids.text("model", words("filter.model"), minimum=120, flex=1.6),
         grids.text("pool", words("filter.pool"), minimum=92),
         grids.text("state", words("fleet.state"), minimum=90),
-        grids.percent("used_part", words("kind.used"), words("fleet.by_used_is")),
-        grids.percent("held_part", words("overview.allocated"), words("fleet.by_held_is")),
+        grids.percent("used_part", words("kind.used"), used_is(filters, words)),
+        *(held if filters.shows_platform else []),
         grids.percent("memory", words("fleet.by_memory"), words("fleet.by_memory_is")),
         grids.number("temperature", words("fleet.warm"), words("fleet.by_temperature_is"), ",.0f"),
         grids.number("errors", words("fleet.errors"), words("fleet.by_errors_is"), ",d", minimum=80),
         grids.money("list_cost", words("account.cost"), filters.currency),
     ]
-    fields = ("node", "model", "pool", "used_part", "held_part", "memory", "temperature", "errors", "list_cost")
+    fields = [one["field"] for one in columns if one["field"] not in ("name", "state")]
     rows = [
         {
             "name": row["device_id"],

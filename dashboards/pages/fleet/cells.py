@@ -36,9 +36,11 @@ class Measure:
         return self.most if self.most is not None else float(max(known, default=0)) or 1.0
 
 
+HELD = Measure("held", "held_part", 1, "cool", lambda value, _: percent(value))
+"""Of all time, so that some tenants' part of it says nothing."""
 MEASURES = (
     Measure("used", "used_part", 1, "cool", lambda value, _: percent(value)),
-    Measure("held", "held_part", 1, "cool", lambda value, _: percent(value)),
+    HELD,
     Measure("memory", "memory", 1, "cool", lambda value, _: percent(value)),
     Measure("temperature", "temperature", 95, "hot", lambda value, _: f"{fixed(value, 0)} °C", 20),
     Measure("power", "power", None, "hot", lambda value, _: f"{fixed(value, 0)} W"),

@@ -10,7 +10,7 @@ from typing import Any
 from dash import html
 from dash.development.base_component import Component
 
-from dashboards import exports, figures, grids, parts, states
+from dashboards import exports, figures, grids, headline_figures, parts, states
 from dashboards.filters import Filters
 from dashboards.format import UNKNOWN, fixed, hours, money, percent, symbol
 from dashboards.kinds import ALLOCATED, KINDS
@@ -78,7 +78,13 @@ def _state_chip(row: Row, words: Language) -> Component:
     return parts.chip(words.of(f"device.{row['state']}", row["state"]), state="gl-good" if good else "gl-warn")
 
 
+def used_is(filters: Filters, words: Language) -> str:
+    """Of which time the used part is: of what some tenants held where they are chosen, as their rows have no other."""
+    return words("fleet.by_used_is" if filters.shows_platform else "fleet.by_used_of_held")
+
+
 def _headline(row: Row, filters: Filters, words: Language) -> Component:
+    assert filters.period is not None
     currency = filters.currency
     price = UNKNOWN if row["price"] is None else f"{symbol(currency)}{fixed(row['price'], 2)}"
     warm = UNKNOWN if row["temperature"] is None else f"{fixed(row['temperature'], 0)} °C"
@@ -91,8 +97,10 @@ def _headline(row: Row, filters: Filters, words: Language) -> Component:
                 percent(row["held_part"]),
                 "",
                 words("overview.gpu_hours", n=hours(row["held"])),
-            ),
-            Figure(words("kind.used"), percent(row["used_part"]), "", words("fleet.by_used_is"), "used"),
+            )
+            if filters.shows_platform
+            else headline_figures.allocated(row["held"], filters.period.hours_closed, words),
+            Figure(words("kind.used"), percent(row["used_part"]), "", used_is(filters, words), "used"),
             Figure(words("overview.cost"), money(row["list_cost"], currency), "", words("fleet.an_hour", price=price)),
             Figure(words("fleet.by_memory"), percent(row["memory"]), "", words("fleet.last_hour")),
             Figure(words("fleet.by_temperature"), warm, "", power),

@@ -89,7 +89,7 @@ def _headline(filters: Filters, total: Amounts, words: Language) -> Component:
             words("overview.gpu_hours", n=hours(total.allocated)),
         )
         if filters.shows_platform
-        else headline_figures.allocated(total, closed, words),
+        else headline_figures.allocated(total.allocated, closed, words),
         Figure(
             words("kind.used"),
             percent(total.hours["used"], total.allocated),

@@ -138,7 +138,7 @@ def _headline(
         headline_figures.cost(total, currency, words),
         headline_figures.efficiency(total, words),
         headline_figures.waste(total, currency, words),
-        headline_figures.allocated(total, filters.period.hours_closed if filters.period else 0, words),
+        headline_figures.allocated(total.allocated, filters.period.hours_closed if filters.period else 0, words),
     ]
     own = budgets.get("") if level.name == "project" else None
     if own is not None:

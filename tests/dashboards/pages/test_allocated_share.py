@@ -54,3 +54,13 @@ def test_two_sums_of_the_same_are_shown_as_the_same_share() -> None:
     shares = {percent(part, 200.0) for part in (119.7, forth, 119.69999999999999, 119.70000000000002)}
     assert shares == {"59.9%"} or shares == {"59.8%"}
     assert len({forth, 119.7}) == 2, "they do differ"
+
+
+@pytest.mark.parametrize(("path", "gpus"), [("/fleet", "3.0"), ("/fleet?device=a", "1.0")])
+def test_of_some_tenants_it_is_in_gpu_hours_and_no_part_of_what_they_held(store: Store, path: str, gpus: str) -> None:
+    """As found: a tenant that held a GPU for half of the time had allocated 100.0% of it."""
+    address, _, device = path.partition("?")
+    page = str(show(store, ANYBODY, address, f"?period=2026-10-02&tenant=vision&{device}").page)
+    assert "of capacity" not in page and "'field': 'held_part'" not in page and "by=held" not in page
+    assert f"{gpus} GPUs on average" in page.replace("\\xa0", " ")
+    assert "used share of allocated time" in page
