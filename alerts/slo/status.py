@@ -79,7 +79,8 @@ class TenantStatus:
 
 def slo_status(store: Store, at: datetime, tenant: str | None = None) -> list[SeriesStatus]:
     """All series of the objectives in force (of one tenant), as measured; those whose budget is gone first."""
-    return with_shared_parts(measured(store, at, tenant), shared_parts(store, at))
+    series = measured(store, at, tenant)
+    return with_shared_parts(series, _shared_parts(store, at)) if series else []
 
 
 def measured(store: Store, at: datetime, tenant: str | None = None) -> list[SeriesStatus]:
@@ -92,8 +93,10 @@ def measured(store: Store, at: datetime, tenant: str | None = None) -> list[Seri
 
 def shared_parts(store: Store, at: datetime) -> SharedParts:
     """By cluster, tenant ('' of a service), and queue or service, and whether it is one."""
-    if _nothing_in_force(store):
-        return {}
+    return {} if _nothing_in_force(store) else _shared_parts(store, at)
+
+
+def _shared_parts(store: Store, at: datetime) -> SharedParts:
     rows = store.rows(read_sql(__file__, "shared_part"), {"at": at, **_LEVELS})
     return {
         (row["cluster"], row["tenant"], row["subject"], bool(row["is_service"])): row["shared_part"] for row in rows

@@ -20,11 +20,12 @@ from docs.reference import commands
 from gpuledger.books import _COMMANDS
 from tests.billing.hand_ledger import HOUR_MS, Row
 from tests.billing.hand_ledger import fill as used_hours
+from tests.certificates import self_signed
 from tests.conftest import REPO
 from tests.dashboards.site import BUDGETS, CARD, fill, serving, token_of
 from tests.draws import drawn, seldom
 from tests.gpuledger.running import listed, refused, run
-from tests.ingest.test_deliver import certificate, web
+from tests.ingest.test_deliver import web
 from tests.ports import free_port
 from tests.slow_answers import answering
 from tests.stores import fresh_store
@@ -370,7 +371,7 @@ def test_every_other_command_asks_the_server(url: str, tmp_path: Path, monkeypat
 @pytest.mark.parametrize("command", ["ledger", "tokens list", "sql x"])
 def test_a_server_of_an_unknown_authority_is_told_from_one_that_does_not_run(tmp_path: Path, command: str) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate(tmp_path, "localhost"))
+    context.load_cert_chain(*self_signed(tmp_path, "localhost"))
     with web(lambda *_: (200, {}, b"")) as unknown:
         unknown.socket = context.wrap_socket(unknown.socket, server_side=True)
         assert "SSL_CERT_FILE" in refused(command, "--store", f"https://localhost:{unknown.server_port}")

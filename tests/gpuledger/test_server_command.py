@@ -24,12 +24,12 @@ from ingest.senders import Senders
 from ingest.spool import Spool
 from ingest.targets import Outcome, ReceiverTarget, Sender
 from ingest.wire import pack
+from tests.certificates import self_signed
 from tests.collectors.kubernetes.reviewing import AGENT, Scripted, reviewing
 from tests.conftest import REPO
 from tests.draws import seldom
 from tests.gpuledger.running import refused, run
 from tests.ingest.receiving import ANYTHING, TOKEN, receiving, tokens_file
-from tests.ingest.test_deliver import certificate
 from tests.patience import PATIENCE_SECONDS, until
 from tests.stores import fresh_store
 from warehouse.store import Store, open_store
@@ -58,7 +58,7 @@ def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
 
 @seldom(4, "over tls without a dashboard")
 def test_over_tls_without_a_dashboard(tmp_path: Path) -> None:
-    made, key = certificate(tmp_path, "localhost")
+    made, key = self_signed(tmp_path, "localhost")
     (tmp_path / "token").write_text(TOKEN)
     tls = ("--tls-cert", str(made), "--tls-key", str(key), "--no-dashboard")
     process, url = start("--store", fresh(tmp_path), "--tokens", str(tokens_file(tmp_path)), *tls)
