@@ -95,6 +95,12 @@ def grid(
     )
 
 
+def filled(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], may_lack: Collection[str]) -> list[Column]:
+    """Without those of `may_lack` (fields) of which no row says anything."""
+    said = {name for name in may_lack if any(row[name] not in (None, "") for row in rows)}
+    return [column for column in columns if column["field"] in said or column["field"] not in may_lack]
+
+
 def _whole(column: Column, rows: Sequence[Mapping[str, Any]]) -> Column:
     """Wrapped, where it would cut its texts."""
     return wrapped(fitted(column, rows)) if is_outgrown(column, rows) else column

@@ -216,8 +216,7 @@ def lines_table(
         total["quantity"] = _number(str(sum(Decimal(line["quantity"]) for line in measured)))
         total["unit"] = unit(measured[0], words)
     may_lack = ("project", "quantity", "unit", "price", "list_cost")
-    blank = {name for name in may_lack if not any(row[name] not in (None, "") for row in rows)}
-    shown = [column for column in columns if column["field"] not in blank]  # as of a credit note
+    shown = grids.filled(columns, rows, may_lack)  # as of a credit note
     return grids.grid(shown, rows, words, id, total, spare=("kind", "list_cost"))
 
 

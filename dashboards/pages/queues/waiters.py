@@ -100,13 +100,14 @@ def waiters_card(rows: Sequence[Row], at: datetime, filters: Filters, words: Lan
         grids.moment("since", words("queues.since"), words("queues.since_is")),
         grids.number("priority", words("queues.priority"), "", ",d", minimum=74),
     ]
+    shown = [_row(row, at, filters, words) for row in rows]
     cut = words("queues.waiters_cut", most=MOST, all=f"{in_all:,}")
     return parts.card(
         words("queues.waiters"),
         cut if in_all > MOST else words("queues.waiters_is", at=said_at(at, filters, words)),
         grids.grid(
-            of_queues(columns, filters),
-            [_row(row, at, filters, words) for row in rows],
+            grids.filled(of_queues(columns, filters), shown, ("details", "expected")),
+            shown,
             words,
             "queues-waiters",
             empty=words("queues.nobody_waits", at=said_at(at, filters, words)),

@@ -139,7 +139,8 @@ def budgets(known: Series, words: Language) -> figures.Chart:
     return figures.made(
         [bars],
         words,
-        xaxis={"range": [low, high], "ticksuffix": "%", "tickformat": ",d", "dtick": 100, "tickangle": 0,
+        xaxis={"range": [low, high], "ticksuffix": "%", "tickformat": ",d", "tickangle": 0,
+               "tickvals": [100 * whole for whole in range(int(MOST_OVERDRAWN), 2) if least <= 100 * whole <= high],
                "showgrid": True, "gridcolor": figures.GRID, "zeroline": True,
                "zerolinecolor": "rgba(126,141,166,0.8)"},
         yaxis={"showgrid": False, "automargin": True, "dtick": 1, "type": "category"},

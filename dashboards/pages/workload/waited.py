@@ -84,6 +84,8 @@ def _reasons_card(spells: Sequence[Spell], filters: Filters, words: Language) ->
         grids.moment("since", words("waited.since"), minimum=126),
         grids.duration(words, "lasted", words("waited.lasted"), words("waited.lasted_is")),
         grids.text("reason", words("queues.reason"), words("queues.reason_is"), minimum=180, flex=1.5),
+        grids.text("expected", words("queues.expected"), words("queues.expected_is"), minimum=190),
+        grids.sentence("details", words("queues.details"), words("queues.details_is"), minimum=240, flex=300),
     ]
     rows: list[dict[str, Any]] = [
         {
@@ -96,16 +98,11 @@ def _reasons_card(spells: Sequence[Spell], filters: Filters, words: Language) ->
         for one in spells
     ]
     knows_start = any(row["expected"] for row in rows)
-    if knows_start:
-        columns.append(grids.text("expected", words("queues.expected"), words("queues.expected_is"), minimum=190))
-    if any(row["details"] for row in rows):
-        columns.append(
-            grids.sentence("details", words("queues.details"), words("queues.details_is"), minimum=240, flex=300)
-        )
+    shown = grids.filled(columns, rows, ("expected", "details"))
     return parts.card(
         words("waited.why"),
         words("waited.why_is") if knows_start else words("waited.why_only"),
-        grids.grid(columns, rows, words, "waited-reasons"),
+        grids.grid(shown, rows, words, "waited-reasons"),
         tool=exports.of_grid("waited-reasons", "reasons", filters, words),
         class_name="gl-table-card",
     )

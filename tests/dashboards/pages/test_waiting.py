@@ -215,6 +215,20 @@ def test_an_expected_start_that_is_past_is_overdue_on_every_page(house: Store) -
     assert "overdue since 3 Oct, 04:30" in late and "announced" not in late, "nobody announces what has begun"
 
 
+def test_what_no_scheduler_tells_of_any_waiting_job_has_no_column(house: Store) -> None:
+    """As found: an empty column of details took a quarter of the table."""
+    filters = filters_of(house, "?period=2026-10-03")
+    rows = waiting(house, filters, at=datetime(2026, 10, 4, tzinfo=UTC))
+    untold = [row for row in rows if not row["message"]]
+    assert 0 < len(untold) < len(rows)
+
+    def fields(shown: Sequence[Mapping[str, Any]]) -> set[str]:
+        card = waiters_card(shown, datetime(2026, 10, 4, tzinfo=UTC), filters, EN)
+        return {column["field"] for column in grid_named(card, "queues-waiters").columnDefs}
+
+    assert fields(rows) - fields(untold) == {"details", "expected"}
+
+
 def test_a_workload_that_waits_says_why_and_who_has_what_it_waits_for(house: Store) -> None:
     """Jobs of `main` were placed on GPU-a and GPU-b of pool `train`, and on GPU-m of `research`."""
     at = datetime(2026, 10, 2, 12, 30, tzinfo=UTC)
@@ -360,9 +374,13 @@ def over(house: Store) -> Store:
     return house
 
 
-def grid_rows(shown: Any, name: str) -> list[dict[str, Any]]:
+def grid_named(shown: Any, name: str) -> Any:
     (found,) = (one for one in shown._traverse() if getattr(one, "id", "") == name)
-    rows: list[dict[str, Any]] = found.rowData
+    return found
+
+
+def grid_rows(shown: Any, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = grid_named(shown, name).rowData
     return rows
 
 
