@@ -220,8 +220,10 @@ def _table(found: Changes, total: Change, filters: Filters, words: Language) -> 
     rows = [_row(name, one, filters, words) for name, one in found.items()]
     rows.sort(key=lambda row: (row["difference"] is None, -abs(row["difference"] or 0), row["name"]))
     last = _row("", total, filters, words) | {"name": words("tenants.all"), "href": ""}
-    rows, last = with_texts(rows, last, currency)
-    return grids.grid(columns, rows[:MOST], words, "changes-grid", last, spare=("idle_difference", "cost_before"))
+    shown = [with_texts(row, currency) for row in rows[:MOST]]
+    return grids.grid(
+        columns, shown, words, "changes-grid", with_texts(last, currency), spare=("idle_difference", "cost_before")
+    )
 
 
 def _row(name: str, change: Change, filters: Filters, words: Language) -> dict[str, Any]:

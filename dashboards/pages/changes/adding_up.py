@@ -1,9 +1,10 @@
-"""Amounts as the page shows them: each is rounded so that what stands beside it adds up. The exact ones are what sorts,
-and what exports and the API have."""
+"""Amounts as the page shows them. Costs are rounded each by itself, as on every other page and on invoices; what leads
+from one to the other is rounded so that a row adds up. The exact ones are what sorts, and what exports and the API
+have."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -16,8 +17,8 @@ CENTS = 2
 STEPS = ("by_hours", "by_price", "by_mix")
 """Parts of a difference."""
 COSTS = ("cost_before", "cost")
-SUMMED = (*COSTS, "idle_difference")
-"""Columns of which the total is the sum of the rows."""
+ALONE = (*COSTS, "idle_difference")
+"""Rounded by themselves."""
 Amounts = Mapping[str, Any]
 
 
@@ -31,15 +32,11 @@ def in_short(known: Amounts, currency: str) -> dict[str, str]:
     return {name: _said(one, currency, "" if name in COSTS else "+", digits) for name, one in amounts.items()}
 
 
-def with_texts(rows: Sequence[Amounts], total: Amounts, currency: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The rows of a table and its last one, each with what it shows of an amount as FIELD_text."""
-    known = [row for row in rows if row["difference"] is not None]
-    columns = {name: largest_remainder([Fraction(row[name]) for row in known], CENTS) for name in SUMMED}
-    shown = [_walk(row, {name: columns[name][0][number] for name in SUMMED}, CENTS) for number, row in enumerate(known)]
-    in_all = _walk(total, {name: sums for name, (_, sums) in columns.items()}, CENTS) if known else {}
-    amounts = iter(shown)
-    found = [{**row, **_texts({} if row["difference"] is None else next(amounts), currency)} for row in rows]
-    return found, {**total, **_texts(in_all, currency)}
+def with_texts(row: Amounts, currency: str) -> dict[str, Any]:
+    """A row of the table with what it shows of each amount as FIELD_text."""
+    known = row["difference"] is not None
+    shown = _walk(row, {name: rounded(Fraction(row[name]), CENTS) for name in ALONE}, CENTS) if known else {}
+    return {**row, **_texts(shown, currency)}
 
 
 def _walk(known: Amounts, costs: Mapping[str, Decimal], digits: int) -> dict[str, Decimal]:
@@ -51,7 +48,7 @@ def _walk(known: Amounts, costs: Mapping[str, Decimal], digits: int) -> dict[str
 def _texts(amounts: Mapping[str, Decimal], currency: str) -> dict[str, str]:
     return {
         f"{name}_text": _said(amounts.get(name), currency, "" if name in COSTS else "+", CENTS)
-        for name in (*SUMMED, "difference", *STEPS)
+        for name in (*ALONE, "difference", *STEPS)
     }
 
 
