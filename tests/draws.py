@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.exhaustive import DEAR_RUNS, is_dear
+from tests.exhaustive import one_in
 
 T = TypeVar("T")
 
@@ -62,8 +62,8 @@ def seldom(runs: int, what: str, turn: int = 0) -> pytest.MarkDecorator:
 def is_seldom(item: pytest.Item) -> bool:
     """Whether it is such a test; skips it where this run does not have it."""
     turns = [mark.args for mark in item.iter_markers("seldom")]
-    if not turns and is_dear(item.nodeid):
-        turns = [(DEAR_RUNS, item.nodeid, 0)]
+    if not turns and (runs := one_in(item.nodeid)) > 1:
+        turns = [(runs, item.nodeid, 0)]
     for runs, what, turn in turns:
         if not one_run_in(runs, what, turn):
             item.add_marker(pytest.mark.skip(reason=f"one run in {runs}: {ALL}=1 runs it"))

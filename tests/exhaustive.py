@@ -193,14 +193,60 @@ DEAR = (
     "tests/warehouse/test_server_backup.py",
     "tests/warehouse/test_shards.py",
 )
-"""How the names of tests begin that take seconds each while others of their file go nearly the same way: a run of
-`make check` has one in eight of them, another run others. Not what is compared with golden files."""
-DEAR_RUNS = 8
+"""How the names of tests begin that take seconds each while others of their file go nearly the same way. Not what is
+compared with golden files, nor histories of the books."""
+COSTLY = (
+    "tests/access/test_histories.py",
+    "tests/access/test_long.py::test_what_ends",
+    "tests/access/test_matrix.py::test_no_page_callback",
+    "tests/access/test_strangers.py::test_no_answer",
+    "tests/access/test_two_fences.py::test_who_gets_past",
+    "tests/alerts/interference/test_windows.py::test_measuring",
+    "tests/alerts/slo/test_command.py",
+    "tests/alerts/test_real_alertmanager.py::test_a_rule",
+    "tests/api/sql/test_statement.py::test_the_engine_reads",
+    "tests/api/test_api.py::test_nothing_that_a_tenant",
+    "tests/api/test_backups.py",
+    "tests/billing/test_insights_commands.py::test_the_commands",
+    "tests/billing/test_told_differently.py::test_rows",
+    "tests/collectors/exporters/test_site.py",
+    "tests/collectors/receivers/test_books.py",
+    "tests/collectors/receivers/test_log.py::test_of_two",
+    "tests/collectors/receivers/test_log.py::test_who_lost",
+    "tests/collectors/receivers/test_site.py",
+    "tests/collectors/test_philly.py::test_the_real_trace",
+    "tests/dashboards/pages/test_charts.py::test_plotly",
+    "tests/dashboards/pages/test_draft.py::test_who_sees",
+    "tests/dashboards/test_callbacks.py::test_a_url_that_every_link",
+    "tests/dashboards/test_callbacks.py::test_every_callback_answers_forged",
+    "tests/deploy/test_blocks.py::test_the_lines_of_a_clickhouse",
+    "tests/deploy/test_docs.py::test_every_address",
+    "tests/gpuledger/test_access_commands.py::test_a_server_answers",
+    "tests/gpuledger/test_alerts_command.py::test_check_prints",
+    "tests/gpuledger/test_demo_processes.py",
+    "tests/gpuledger/test_hints.py::test_a_next_step",
+    "tests/gpuledger/test_init_accounts.py::test_it_makes",
+    "tests/gpuledger/test_inventory_that_ends.py",
+    "tests/gpuledger/test_mcp.py::test_figures",
+    "tests/gpuledger/test_notebook.py::test_a_month",
+    "tests/gpuledger/test_notes_of_seconds.py",
+    "tests/gpuledger/test_output.py::test_a_command_whose",
+    "tests/gpuledger/test_retention_command.py",
+    "tests/gpuledger/test_scheduler_command.py",
+    "tests/gpuledger/test_server_command.py::test_a_certificate",
+    "tests/warehouse/accounts/test_grants.py::test_a_reader",
+    "tests/warehouse/test_isolation.py",
+    "tests/warehouse/test_migrated_together.py",
+)
+"""The same of tests that nothing else stands for."""
+RUNS = {DEAR: 12, COSTLY: 4}
+"""Of how many runs of `make check` one has such a test; another run has others."""
 
 
 def is_exhaustive(name: str) -> bool:
     return name.startswith(EXHAUSTIVE)
 
 
-def is_dear(name: str) -> bool:
-    return name.startswith(DEAR)
+def one_in(name: str) -> int:
+    """Of how many runs of `make check` one has this test."""
+    return max((runs for names, runs in RUNS.items() if name.startswith(names)), default=1)

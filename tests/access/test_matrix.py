@@ -68,7 +68,7 @@ def test_no_route_is_there_that_nobody_thought_of(served_site: Site) -> None:
     assert paths - set(PUBLIC) - ELSEWHERE == set(ACTIONS) - ELSEWHERE
 
 
-@seldom(4, "each route answers those whose role may")
+@seldom(6, "each route answers those whose role may")
 @pytest.mark.parametrize("name", [None, *ROLES])
 def test_each_route_answers_those_whose_role_may_and_tells_the_others_why_not(
     served_site: Site, name: str | None
@@ -92,7 +92,7 @@ def doors() -> list[tuple[str, str, str, Action]]:
     return [*asked, ("POST", "/_dash-update-component", "{}", Action.see)]
 
 
-@seldom(4, "a token gets through a door if")
+@seldom(6, "a token gets through a door if")
 @pytest.mark.parametrize("scope", Scope)
 @pytest.mark.parametrize("name", ROLES)
 def test_a_token_gets_through_a_door_if_it_has_its_scope_and_its_role_may(

@@ -16,7 +16,7 @@ from tests.access.test_matrix import body_of
 from tests.dashboards.site import Site
 from tests.draws import seldom
 
-pytestmark = seldom(4, "all of objectives")
+pytestmark = seldom(6, "all of objectives")
 
 DAY = "?period=2026-10-02"
 AT = "at=2026-10-04T00:00:00Z"
@@ -89,7 +89,7 @@ def test_of_interference_a_tenant_sees_what_it_suffered_and_not_from_whom(served
         }
 
 
-@seldom(4, "the page shows a tenant its own")
+@seldom(6, "the page shows a tenant its own")
 @pytest.mark.parametrize("tenant", OWN)
 def test_the_page_shows_a_tenant_its_own(served_site: Site, tenant: str) -> None:
     other = OTHERS[tenant]

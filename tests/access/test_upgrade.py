@@ -161,7 +161,7 @@ with open_store(f"chdb://{folder}") as store:
 """
 
 
-@seldom(4, "an upgrade that is killed is done")
+@seldom(6, "an upgrade that is killed is done")
 @pytest.mark.parametrize("point", ["copied, not committed", "committed", "1 dropped"])
 def test_an_upgrade_that_is_killed_is_done_by_the_next_start(old: Path, tmp_path: Path, point: str) -> None:
     folder = tmp_path / "store"

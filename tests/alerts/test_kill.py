@@ -116,7 +116,7 @@ def run(folder: Path, kills: int) -> tuple[list[tuple[str, str, str]], Received,
     return reported, received, killed
 
 
-@seldom(4, "no alert is lost and what comes")
+@seldom(6, "no alert is lost and what comes")
 @pytest.mark.slow
 def test_no_alert_is_lost_and_what_comes_twice_has_the_same_fingerprint(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()

@@ -29,7 +29,7 @@ def scores(folder: Path, plan: FleetPlan, hours: int) -> dict[str, Score]:
     return judge(plan, rules, changed, first, last)
 
 
-@seldom(4, "what fires is what the simulator knows")
+@seldom(6, "what fires is what the simulator knows")
 @pytest.mark.slow
 def test_what_fires_is_what_the_simulator_knows_and_nothing_else(tmp_path: Path) -> None:
     found = scores(tmp_path, FleetPlan(days=2, scale=0.1), 4)
@@ -41,7 +41,7 @@ def test_what_fires_is_what_the_simulator_knows_and_nothing_else(tmp_path: Path)
     assert {"ecc-uncorrected", "overheating", "row-remap-pending", "unmetered-share"} <= fired
 
 
-@seldom(4, "nothing fires on a clean fleet")
+@seldom(6, "nothing fires on a clean fleet")
 def test_nothing_fires_on_a_clean_fleet(tmp_path: Path) -> None:
     found = scores(tmp_path, FleetPlan(days=2, scale=0.1, clean=True), 12)
     assert {name: score.wrong for name, score in found.items() if score.found or score.expected} == {}

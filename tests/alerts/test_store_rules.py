@@ -38,7 +38,7 @@ from tests.draws import seldom
 from warehouse.records import SAMPLES
 from warehouse.store import Store
 
-pytestmark = seldom(4, "all of store rules")
+pytestmark = seldom(6, "all of store rules")
 
 
 @functools.cache

@@ -309,7 +309,7 @@ def test_a_simulation_that_takes_too_long_or_cannot_be_says_so(books: Store) -> 
         Simulations().submit(work, [Change(-len(work.devices))]).result(60)
 
 
-@seldom(6, "a simulation is ended by its CPU time")
+@seldom(8, "a simulation is ended by its CPU time")
 def test_a_simulation_that_computes_for_too_long_is_ended() -> None:
     jobs = [BookJob(f"j{number}", number * 1.0, 0.0, 9e4 + number, devices=1 + number % 8) for number in range(6000)]
     work = Workload(Group("", "", ""), 0.0, 1e5, [Slot(f"n{number // 8}") for number in range(800)], jobs)

@@ -21,7 +21,7 @@ EXAMPLES = 2
 """Of each route of which a run asks, half of them (tests/draws.py); `st run URL/api/v1/openapi.json` asks for more."""
 
 
-@seldom(4, "every route answers as it is described")
+@seldom(6, "every route answers as it is described")
 def test_every_route_answers_as_it_is_described(served_site: Site) -> None:
     import schemathesis  # a CPU second of each worker that need not run this
     from schemathesis.checks import not_a_server_error

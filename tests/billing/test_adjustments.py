@@ -19,7 +19,7 @@ from tests.billing.hand_ledger import HOUR_MS, Row, at, fill
 from tests.draws import seldom
 from warehouse.store import Store
 
-pytestmark = seldom(4, "all of adjustments")
+pytestmark = seldom(6, "all of adjustments")
 
 OCTOBER = parse_period("2026-10", "UTC")
 NOW = at("2026-11-02 09:00")

@@ -170,7 +170,7 @@ def totals(printed: dict[str, Any]) -> list[float]:
 # --- delivery changes nothing ----------------------------------------------------------------------------------------
 
 
-@seldom(4, "order repetition split and lateness of the")
+@seldom(6, "order repetition split and lateness of the")
 @pytest.mark.slow
 def test_order_repetition_split_and_lateness_of_the_facts_change_nothing(tmp_path: Path) -> None:
     """Once all at once; once shuffled, in several pushes, a third of it twice, some of it after closes of its hours."""

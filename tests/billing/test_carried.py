@@ -463,7 +463,7 @@ def test_everything_is_read_again_where_the_books_are_not_as_a_close_left_them(e
     assert ("old", 3.0) in held(store)
 
 
-@seldom(2, "facts that come bit by bit")
+@seldom(3, "facts that come bit by bit")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_facts_that_come_bit_by_bit_are_carried_from_close_to_close(
     empty: Store, seed: int | None, monkeypatch: pytest.MonkeyPatch

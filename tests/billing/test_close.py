@@ -238,7 +238,7 @@ def test_portions_are_the_hours_in_order_and_none_is_heavier_than_memory_allows(
         assert max(sum(hour.weight for hour in portion) for portion in found) <= most + max(weights)
 
 
-@seldom(4, "a close in many portions is the")
+@seldom(6, "a close in many portions is the")
 def test_a_close_in_many_portions_is_the_same_close(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each hour is a portion, and two are worked on at a time."""
     monkeypatch.setattr(hours, "PORTION_WEIGHT", 1)
@@ -510,7 +510,7 @@ def test_of_what_is_placed_in_one_millisecond_a_resize_counts_before_a_resumptio
     assert verify(store).balanced
 
 
-@seldom(4, "hours summed anew in many spans are the")
+@seldom(6, "hours summed anew in many spans are the")
 def test_hours_summed_anew_one_by_one_have_the_use_of_all_their_samples(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

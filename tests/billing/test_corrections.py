@@ -25,7 +25,7 @@ from tests.draws import drawn, seldom
 from tests.stores import refilled
 from warehouse.store import Store
 
-pytestmark = seldom(4, "all of corrections")
+pytestmark = seldom(6, "all of corrections")
 
 OCTOBER, NOVEMBER, DECEMBER = (parse_period(month, "UTC") for month in ("2026-10", "2026-11", "2026-12"))
 LAST = [at("2026-10-31 23:00")]
@@ -74,7 +74,7 @@ def test_late_data_is_corrected_in_the_next_month_once(billed: Store) -> None:
     assert draft_all(books, DECEMBER) == []
 
 
-@seldom(4, "a month is computed again for the")
+@seldom(6, "a month is computed again for the")
 @pytest.mark.parametrize(
     ("zone", "minimum", "leave", "change"),
     [
@@ -198,7 +198,7 @@ def test_billing_late_data_at_once_or_later_comes_to_the_same(books: Store) -> N
     assert Decimal(october.totals["amount"]) + Decimal(november.totals["amount"]) == Decimal(anew.totals["amount"])
 
 
-@seldom(4, "a reversed credit is due once with")
+@seldom(6, "a reversed credit is due once with")
 def test_a_reversed_credit_is_due_once_with_its_tax_whatever_is_corrected_after_it(books: Store) -> None:
     """50 h at 2.00 less a credit of 25.00 are 75.00 and 14.25 tax; without the credit 100.00 and 19.00."""
     apply(books, taxes=[{"name": "VAT", "percent": "19"}])
@@ -230,7 +230,7 @@ def test_a_reversed_credit_is_due_once_with_its_tax_whatever_is_corrected_after_
     assert draft_all(books, NOVEMBER) == []
 
 
-@seldom(4, "a tenant that first appears in an")
+@seldom(6, "a tenant that first appears in an")
 def test_a_tenant_that_first_appears_in_an_issued_month_is_billed_with_the_next(books: Store) -> None:
     apply(books, idle_policy=[{"share": "allocated_cost"}], taxes=[{"name": "VAT", "percent": "10"}])
     idle = [Row(at("2026-10-05 00:00"), device="g9", unallocated=HOUR_MS)]
@@ -258,7 +258,7 @@ def test_a_tenant_that_first_appears_in_an_issued_month_is_billed_with_the_next(
     assert draft_all(books, DECEMBER) == []
 
 
-@seldom(4, "whoever owes something for an issued month")
+@seldom(6, "whoever owes something for an issued month")
 @pytest.mark.parametrize("why", ["hours", "commitment", "credit"])
 def test_whoever_owes_something_for_an_issued_month_without_an_invoice_is_billed_with_the_next(
     billed: Store, why: str
@@ -298,7 +298,7 @@ def test_a_session_that_was_shorter_last_month_earns_less_this_month(books: Stor
     ]
 
 
-@seldom(4, "a session that goes on after a")
+@seldom(6, "a session that goes on after a")
 @pytest.mark.parametrize(
     ("card", "amounts"),
     [
@@ -346,7 +346,7 @@ def test_a_session_that_held_nothing_later_after_all_is_corrected_in_the_month_i
     assert [one for draft in draft_all(books, DECEMBER) for one in corrections(draft, "amount")] == []
 
 
-@seldom(4, "a session that was shorter by time")
+@seldom(6, "a session that was shorter by time")
 def test_a_session_that_was_shorter_by_time_in_which_its_device_was_away_is_corrected(books: Store) -> None:
     """Eight hours get 10 % off the two that the device was there; four get nothing. No entry of the ledger changes."""
     tiers = [{"from": "5", "percent": "10"}]
@@ -477,7 +477,7 @@ def test_a_month_without_an_invoice_is_credited_on_the_first_invoice_that_bills_
         credit(books, str(number), Decimal(left), IN_JANUARY, "ada", "x")
 
 
-@seldom(4, "a correction converts at the rate of")
+@seldom(6, "a correction converts at the rate of")
 def test_a_correction_converts_at_the_rate_of_the_month_that_it_corrects(books: Store) -> None:
     kyoto: dict[str, Any] = {"invoice_currencies": [{"tenant": "kyoto", "currency": "JPY"}]}
     rates = [{"month": f"2026-{n}", "currency": "JPY", "rate": rate} for n, rate in ((10, "100"), (11, "150"))]

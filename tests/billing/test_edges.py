@@ -114,14 +114,14 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, An
     return {name: (whole[name], alone[name]) for name in REPORTS}
 
 
-@seldom(4, "the edges of a month")
+@seldom(6, "the edges of a month")
 @pytest.mark.parametrize("name", REPORTS)
 def test_what_lies_beside_a_month_is_in_no_report_of_it(answers: dict[str, tuple[Any, Any]], name: str) -> None:
     with_others, alone = answers[name]
     assert with_others == alone
 
 
-@seldom(4, "the edges of a month")
+@seldom(6, "the edges of a month")
 def test_a_months_first_and_last_hour_are_in_it(answers: dict[str, tuple[Any, Any]]) -> None:
     """Two and a half hours of each device on either edge."""
     rows = answers["the ledger"][0].rows

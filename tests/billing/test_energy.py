@@ -34,7 +34,7 @@ from tests.draws import drawn_seed, seldom
 from tests.stores import fresh_store
 from warehouse.store import Store
 
-pytestmark = seldom(4, "all of energy")
+pytestmark = seldom(6, "all of energy")
 
 NOW = at(49)
 GIB = 1 << 30
@@ -713,7 +713,7 @@ def _by_the_minute(samples: list[Reported], hour: int) -> tuple[int, int]:
 # --- what people state -----------------------------------------------------------------------------------------------
 
 
-@seldom(4, "a price that begins within an hour")
+@seldom(6, "a price that begins within an hour")
 def test_a_price_that_begins_within_an_hour_cuts_its_segments_whoever_pays_it(store: Store) -> None:
     """Both hold half of a device of 100 W for an hour. On average both use half of it: 180 kJ for each. With a price of
     somebody else from half past on there are two segments: a uses twice as much as b in the first, and nothing in the

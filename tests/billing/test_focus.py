@@ -281,7 +281,7 @@ def test_a_month_without_invoices_and_another_suffix_are_refused(october: Store,
         export_focus(october, OCTOBER, tmp_path / "focus.xlsx", FocusOptions())
 
 
-@seldom(4, "hours days and months sum to the")
+@seldom(6, "hours days and months sum to the")
 def test_hours_days_and_months_sum_to_the_same(october: Store, tmp_path: Path) -> None:
     fill(october, [Row(at("2026-10-05 13:00"), "physics", "qcd", used=str(HOUR_MS))], run=7)
     fill(october, [Row(at("2026-10-06 00:00"), "physics", "qcd", used=str(HOUR_MS))], run=7)

@@ -56,7 +56,7 @@ def test_every_figure_of_what_a_yes_would_change_is_that_of_the_golden_file(stor
     compare("held", "effect", json.loads(json.dumps([asdict(one) for one in found.changes], default=str)))
 
 
-@seldom(4, "what nobody named holds is shown")
+@seldom(6, "what nobody named holds is shown")
 def test_time_of_unknown_holders_is_shown_with_its_used_part(store: Store) -> None:
     """Nothing was sampled on that device."""
     nobodys = job("new", "", "g2", "2026-02-28 10:20", "2026-02-28 12:20", **IN_C1)

@@ -214,7 +214,7 @@ def test_no_month_is_computed_when_the_time_is_over(monkeypatch: pytest.MonkeyPa
     assert done == ["report", "month"][:steps]
 
 
-@seldom(6, "energy alone is shown with its tax")
+@seldom(8, "energy alone is shown with its tax")
 def test_energy_alone_is_shown_with_its_tax(store: Store) -> None:
     drawn = {**SAMPLE, "ts": at("2026-02-10 10:30"), "interval_seconds": 1800.0, "device_id": "g1", "cluster": "c1"}
     push = held(store, "samples", [{**drawn, "node": "n1", "utilization": 1.0, "energy_joules": 7.2e6}])
@@ -225,7 +225,7 @@ def test_energy_alone_is_shown_with_its_tax(store: Store) -> None:
     assert [row["name"] for row in store.rows("SHOW DATABASES") if row["name"].startswith("scratch")] == []
 
 
-@seldom(4, "energy alone of an issued month waits")
+@seldom(6, "energy alone of an issued month waits")
 def test_energy_alone_of_an_issued_month_waits_and_of_an_open_one_counts(store: Store) -> None:
     """Samples of which no use is known: the ledger stays as it was."""
     before = store.value("SELECT sum(energy_millijoules) AS energy FROM energy")
@@ -237,20 +237,20 @@ def test_energy_alone_of_an_issued_month_waits_and_of_an_open_one_counts(store: 
     assert store.value("SELECT sum(energy_millijoules) AS energy FROM energy") - before == 7_200_000_000
 
 
-@seldom(6, "a short session that goes on later")
+@seldom(8, "a short session that goes on later")
 def test_a_short_session_that_goes_on_later_is_shown_in_the_month_that_charged_it_the_minimum(store: Store) -> None:
     again = job("t2026-02-28", "phys", "g2", "2026-03-10 10:50", "2026-03-10 10:51", project="p", cluster="c1")
     assert ("phys", "2026-02") in check(store, "events", again)
 
 
-@seldom(6, "a session that is shorter by time")
+@seldom(8, "a session that is shorter by time")
 def test_a_session_that_is_shorter_by_time_in_which_its_device_was_away_is_shown(store: Store) -> None:
     """It held the device for ten minutes, and lasts 40 minutes in place of 70."""
     end = {"allocation_id": "w2026-02-28", "event": "finished", "cluster": "c1", "ts": at("2026-02-28 11:30")}
     assert check(store, "events", [end])["kyoto", "2026-02"] > 0
 
 
-@seldom(6, "what is shown is what a yes")
+@seldom(8, "what is shown is what a yes")
 def test_what_is_shown_is_what_a_yes_changes_on_the_documents(store: Store) -> None:
     print(f"GPULEDGER_SEED={SEED}")
     dice = Random(f"held {SEED}")

@@ -545,7 +545,7 @@ def test_coverage_can_be_asked_for(saved: Saved) -> None:
     assert saved.lax.not_judged == ()
 
 
-@seldom(4, "the report on one tenant or workload")
+@seldom(6, "the report on one tenant or workload")
 def test_the_report_on_one_tenant_or_workload_equals_its_part_of_the_whole_report(saved: Saved) -> None:
     whole = saved.whole
     reported = {one.kind for one in whole.recommendations if one.tenant in ASKED}

@@ -44,7 +44,7 @@ def test_an_empty_store_says_what_is_next(shell: Callable[..., Any]) -> None:
         assert set(json.loads(shell(command, "--format", "json").stdout)["period"].values()) == {None}
 
 
-@seldom(4, "a period of which nothing or only")
+@seldom(6, "a period of which nothing or only")
 def test_a_period_of_which_nothing_or_only_a_part_is_closed_says_so_and_is_never_zero(
     shell: Callable[..., Any],
 ) -> None:

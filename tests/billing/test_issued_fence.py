@@ -48,7 +48,7 @@ from tests.stores import emptied, fresh_store
 from warehouse.records import RECORD_TYPES
 from warehouse.store import Store
 
-pytestmark = seldom(4, "all of issued fence")
+pytestmark = seldom(6, "all of issued fence")
 
 NOVEMBER = parse_period("2026-11", "UTC")
 MONEY = ("samples", "events", "devices")
@@ -90,7 +90,7 @@ def changes_october(one: Forged) -> bool:
     return one.record in MONEY and not early and one.token != NODE_WATCH
 
 
-@seldom(4, "every forged push that is let through")
+@seldom(6, "every forged push that is let through")
 def test_every_forged_push_that_is_let_through_waits_and_what_is_honest_beside_it_counts(fleet: Store) -> None:
     seed, before = random.randrange(10**6), ledger(fleet)
     print(f"seed {seed}")
@@ -140,7 +140,7 @@ def only(store: Store) -> HeldPush:
     return push
 
 
-@seldom(6, "a yes")
+@seldom(8, "a yes")
 def test_a_yes_makes_it_a_correction_and_a_no_keeps_it_out(tmp_path: Path) -> None:
     with small_fleet(tmp_path, BUSY, "2026-10-29 00:00") as store:
         before = ledger(store)
@@ -172,7 +172,7 @@ def test_a_yes_makes_it_a_correction_and_a_no_keeps_it_out(tmp_path: Path) -> No
         assert verify(store).balanced
 
 
-@seldom(6, "rows that come again")
+@seldom(8, "rows that come again")
 def test_what_is_decided_of_rows_that_come_again_meanwhile_holds(tmp_path: Path) -> None:
     """An agent that had no answer sends again what waits already, before somebody decides."""
     used_more = sample("g1", "n1", at("2026-10-30 15:00"), "job", 1.0, power_watts=123.456)
@@ -202,7 +202,7 @@ def test_what_is_decided_of_rows_that_come_again_meanwhile_holds(tmp_path: Path)
         assert verify(store).balanced
 
 
-@seldom(6, "what others tell")
+@seldom(8, "what others tell")
 def test_what_others_tell_too_is_not_gone_with_a_push_that_is_taken_back(tmp_path: Path) -> None:
     """An early end that n1 pushed, n2 pushes too, among others, and then a person's file tells."""
     early = event("job", "finished", at("2026-10-30 12:00"))
@@ -227,7 +227,7 @@ class Killed(BaseException):
     pass
 
 
-@seldom(4, "killed anywhere while it takes rows back")
+@seldom(6, "killed anywhere while it takes rows back")
 def test_killed_anywhere_while_it_takes_rows_back_no_row_is_lost_or_counted_twice(store: Store) -> None:
     """Each statement of it is the last before a kill, once."""
     rows = [device(f"g{number}", "n1", LIVE) for number in range(2)]
@@ -292,7 +292,7 @@ def test_what_is_of_now_alone_is_not_even_looked_at_twice(fleet: Store, monkeypa
     assert not looks
 
 
-@seldom(4, "the hour that two months share may")
+@seldom(6, "the hour that two months share may")
 def test_the_hour_that_two_months_share_may_change_in_the_later_one(tmp_path: Path) -> None:
     """Midnight in India is at 18:30 UTC."""
     run = [event("job", "started", at("2026-10-31 18:00"), device_id="g1", node="n1", tenant="chem", gpus=1.0)]
@@ -306,7 +306,7 @@ def test_the_hour_that_two_months_share_may_change_in_the_later_one(tmp_path: Pa
         assert store.rows(OF_INDIA) == before
 
 
-@seldom(4, "what a session held before an issued")
+@seldom(6, "what a session held before an issued")
 def test_what_a_session_held_before_an_issued_month_waits_where_it_counts_there(tmp_path: Path) -> None:
     """September is not issued, and may change; the discount of October goes by what each session held in both."""
     run = [

@@ -51,7 +51,7 @@ CUT = [[(HOUR + 1_800_000, HOUR, 1.0)], [(HOUR + 600_000, 60_000, 0.5)]]
 REPLACED = [[(HOUR + 1_800_000, HOUR, 0.5)], [(HOUR + 1_800_000, 1_800_000, 1.0)]]
 
 
-@seldom(4, "the books are those of all samples")
+@seldom(6, "the books are those of all samples")
 def test_the_books_are_those_of_all_samples_whatever_was_closed_before(store: Store) -> None:
     """Each history is of a device and of hours of its own, so that none reopens what another one should."""
     chance = random.Random(keep_seed())

@@ -105,7 +105,7 @@ def half_written(store: Store, record: str, rows: list[dict[str, Any]], patch: p
         put(store, record, rows)
 
 
-@seldom(4, "a half written batch does not count")
+@seldom(6, "a half written batch does not count")
 def test_a_half_written_batch_does_not_count_until_it_is_completed(store: Store, monkeypatch: Any) -> None:
     used = samples("g1", "2026-10-31 20:30", range(60), 1.0)
     ended = job("c", "bio", "g1", "2026-10-31 23:00", "2026-10-31 23:30")
@@ -126,7 +126,7 @@ def test_a_half_written_batch_does_not_count_until_it_is_completed(store: Store,
     assert rederive(store, before[1].number or "").differences == ()
 
 
-@seldom(4, "what is written while a close runs")
+@seldom(6, "what is written while a close runs")
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_what_is_written_while_a_close_runs_is_read_whole_or_not_at_all(
     store: Store, monkeypatch: pytest.MonkeyPatch, seed: int
@@ -163,7 +163,7 @@ def test_what_is_written_while_a_close_runs_is_read_whole_or_not_at_all(
     assert rederive(store, dice.choice(issued).number or "").differences == (), f"seed {seed}"
 
 
-@seldom(4, "a month is not issued with lines")
+@seldom(6, "a month is not issued with lines")
 def test_a_month_is_not_issued_with_lines_of_before_and_after_a_close(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

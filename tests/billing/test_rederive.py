@@ -110,7 +110,7 @@ def why(store: Store, invoice: Invoice) -> list[tuple[str, str, str, Decimal, De
     ]
 
 
-@seldom(4, "facts and closes that came later change")
+@seldom(6, "facts and closes that came later change")
 def test_facts_and_closes_that_came_later_change_nothing_of_the_answer(store: Store) -> None:
     """November is closed, then late jobs of October come and are billed with it; then more, of both months."""
     november, december = (parse_period(month, "UTC") for month in ("2026-11", "2026-12"))
@@ -137,7 +137,7 @@ def test_facts_and_closes_that_came_later_change_nothing_of_the_answer(store: St
     assert {number: rederive(store, number).differences for number in numbers} == dict.fromkeys(numbers, ())
 
 
-@seldom(4, "a session reported as ended")
+@seldom(6, "a session reported as ended")
 def test_a_session_reported_as_ended_before_the_month_does_not_change_the_answer(open_month: Store) -> None:
     """Its hours of the month before counted towards a discount's tier, and are not in the books any more; nor are the
     hours whose energy was billed."""

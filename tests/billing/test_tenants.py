@@ -232,7 +232,7 @@ def test_a_mapping_that_changes_within_a_job_splits_its_charge_there(store: Stor
     assert verify(store).balanced
 
 
-@seldom(4, "a change of the mapping closes again")
+@seldom(6, "a change of the mapping closes again")
 def test_a_change_of_the_mapping_closes_again_exactly_the_hours_it_changes(store: Store) -> None:
     """Also what no rule fits is told, and taking all back gives the books as they were."""
 

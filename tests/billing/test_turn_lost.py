@@ -70,7 +70,7 @@ def meanwhile(function: Callable[..., Any], does: Callable[[], object]) -> Calla
     return called
 
 
-@seldom(3, "a turn that was lost decides nothing")
+@seldom(5, "a turn that was lost decides nothing")
 @pytest.mark.parametrize("before", ["note", "write"])
 def test_a_turn_that_was_lost_decides_nothing_about_a_held_push(
     waiting: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch, before: str
@@ -96,7 +96,7 @@ def test_a_turn_that_was_lost_decides_nothing_about_a_held_push(
     assert second.rows(LEDGER) == entries
 
 
-@seldom(2, "a no takes out")
+@seldom(3, "a no takes out")
 def test_a_no_takes_out_what_a_killed_yes_has_written(
     waiting: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +121,7 @@ def test_a_no_takes_out_what_a_killed_yes_has_written(
     assert verify(store).balanced
 
 
-@seldom(3, "a close that lost its turn takes nothing back")
+@seldom(5, "a close that lost its turn takes nothing back")
 def test_a_close_that_lost_its_turn_takes_nothing_back_from_an_invoice(
     two: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +143,7 @@ def test_a_close_that_lost_its_turn_takes_nothing_back_from_an_invoice(
     assert second.rows(LEDGER) == entries
 
 
-@seldom(3, "a removal that lost its turn")
+@seldom(5, "a removal that lost its turn")
 def test_a_removal_that_lost_its_turn_removes_nothing_that_was_pushed_meanwhile(
     two: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:

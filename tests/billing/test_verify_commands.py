@@ -83,7 +83,7 @@ def url(tmp_path: Path) -> str:
     return f"chdb://{tmp_path}/store"
 
 
-@seldom(4, "verify and invoice verify answer yes no")
+@seldom(6, "verify and invoice verify answer yes no")
 def test_verify_and_invoice_verify_answer_yes_no_and_that_there_is_nothing_to_answer(url: str) -> None:
     assert "the books balance: 6 hours, 18 device-hours" in gpuledger("verify", "--store", url)
     yes = gpuledger("invoice", "verify", "GL-2026-00004", "--store", url)

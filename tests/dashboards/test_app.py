@@ -105,7 +105,7 @@ def test_what_keeps_an_answer_from_being_sent_is_in_the_log(
     assert "partially initialized module" in caplog.text
 
 
-@seldom(4, "pages find pandas loaded whoever needs it")
+@seldom(6, "pages find pandas loaded whoever needs it")
 def test_pages_find_pandas_loaded_whoever_needs_it_first() -> None:
     """Half loaded by another thread, it makes the charts fail that are drawn meanwhile."""
     code = "import dashboards.app, sys; sys.exit('pandas' not in sys.modules)"

@@ -37,7 +37,7 @@ def served(house: Store) -> Iterator[str]:
         yield url
 
 
-@seldom(4, "the frame keeps its state in the")
+@seldom(6, "the frame keeps its state in the")
 def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
     from playwright.sync_api import expect
 
@@ -100,7 +100,7 @@ def test_the_frame_keeps_its_state_in_the_url(served: str, opened: Any) -> None:
         assert wrong == []
 
 
-@seldom(2, "a lost server")
+@seldom(3, "a lost server")
 def test_a_server_that_is_gone_is_said_and_comes_back_with_what_was_asked_for(house: Store, opened: Any) -> None:
     from playwright.sync_api import expect
 
@@ -130,7 +130,7 @@ def test_addresses_that_pages_had_lead_to_them(served: str) -> None:
             assert httpx.get(moved.url.join(moved.headers["location"])).status_code == 200
 
 
-@seldom(4, "a narrow screen does not scroll sideways")
+@seldom(6, "a narrow screen does not scroll sideways")
 def test_a_narrow_screen_does_not_scroll_sideways_whatever_page_is_a_server_s_first(house: Store, opened: Any) -> None:
     with serving(house) as served, tab(opened, viewport={"width": 390, "height": 844}) as (page, wrong):
         for path, drawn in (("tenants", "#tenants-costs"), ("", "#overview-fleet"), ("fleet", "#fleet-grid")):
@@ -140,7 +140,7 @@ def test_a_narrow_screen_does_not_scroll_sideways_whatever_page_is_a_server_s_fi
         assert wrong == []
 
 
-@seldom(4, "a table is read sorted followed and")
+@seldom(6, "a table is read sorted followed and")
 def test_a_table_is_read_sorted_followed_and_left_by_keyboard_alone(served: str, opened: Any) -> None:
     from playwright.sync_api import expect
 
@@ -168,7 +168,7 @@ def test_a_table_is_read_sorted_followed_and_left_by_keyboard_alone(served: str,
         assert wrong == []
 
 
-@seldom(4, "the keyboard keeps its place")
+@seldom(6, "the keyboard keeps its place")
 def test_the_keyboard_keeps_its_place_on_a_page_that_is_drawn_anew(served: str, opened: Any) -> None:
     """As found: after each filter, period or tab the focus was nowhere, and Tab began anew."""
     from playwright.sync_api import expect
@@ -203,7 +203,7 @@ def test_the_keyboard_keeps_its_place_on_a_page_that_is_drawn_anew(served: str, 
         assert wrong == []
 
 
-@seldom(4, "a part that cannot be shown says")
+@seldom(6, "a part that cannot be shown says")
 def test_a_part_that_cannot_be_shown_says_so(served: str, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from playwright.sync_api import expect
 

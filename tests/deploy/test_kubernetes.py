@@ -332,7 +332,7 @@ def delivered(metrics: str | None) -> bool:
     return found is not None and float(found[1]) > 0
 
 
-@seldom(4, "server agent and watch start as the")
+@seldom(6, "server agent and watch start as the")
 @pytest.mark.slow
 def test_server_agent_and_watch_start_as_the_manifests_say_and_answer_their_probes(here: Node) -> None:
     rendered = render(())

@@ -175,7 +175,7 @@ EVERYBODYS = {
 }
 
 
-@seldom(3, "the rights of accounts on a real server")
+@seldom(5, "the rights of accounts on a real server")
 def test_an_account_may_do_what_its_program_does_and_nothing_else(cluster: Cluster) -> None:
     parts = "components: [../components/kueue, ../components/volcano]"
     text = kustomize(f"namespace: gpuledger\nresources: [../base, ../operator]\n{parts}\n")

@@ -48,7 +48,7 @@ NOBODY = "http://127.0.0.1:9/metrics"
 NO_DRIVER = privileges.library().state == "unsupported"
 
 
-@seldom(3, "an agent looks once")
+@seldom(5, "an agent looks once")
 @pytest.mark.parametrize(
     ("nvml", "answering_urls", "silent_urls", "status"),
     [

@@ -210,7 +210,7 @@ def ranks(site: Site, job_id: str) -> dict[int, str]:
     return {rank["rank"]: rank["node"] for rank in site.client.explain(job_id)["ranks"]}
 
 
-@seldom(4, "a program on two nodes")
+@seldom(6, "a program on two nodes")
 def test_a_program_on_two_nodes_is_killed_resumed_grown_and_shrunk_and_its_bill_is_its_life(
     site: Site, store: Store
 ) -> None:

@@ -66,7 +66,7 @@ def steps(said: io.StringIO) -> Steps:
     return Steps(Console(file=said, width=200), threading.Event())
 
 
-@seldom(3, "a recorded day")
+@seldom(5, "a recorded day")
 @needs_prometheus
 def test_a_recorded_day_becomes_books_and_drafts_and_again_changes_nothing(url: str, tmp_path: Path) -> None:
     said = io.StringIO()
@@ -102,7 +102,7 @@ def rows_of(history: History, now: datetime, keeps: int | None = None) -> list[t
     return found
 
 
-@seldom(3, "a kill between rows and position")
+@seldom(5, "a kill between rows and position")
 @needs_prometheus
 @pytest.mark.parametrize("keeps", [2, 10])
 def test_a_kill_between_rows_and_position_changes_nothing(url: str, tmp_path: Path, keeps: int) -> None:
@@ -197,7 +197,7 @@ def answers(address: str) -> bool:
     return httpx.get(address).status_code == 200
 
 
-@seldom(3, "a recorded day, served")
+@seldom(5, "a recorded day, served")
 @needs_prometheus
 def test_a_history_is_imported_apart_from_the_server_that_follows_it(url: str, tmp_path: Path) -> None:
     """Twice, the second time from where the first ended."""

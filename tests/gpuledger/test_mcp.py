@@ -56,7 +56,7 @@ def answered(client: Client, name: str) -> Answer:
     return next(tool for tool in TOOLS if tool.__name__ == name)(client, **ASKED[name])
 
 
-@seldom(3, "an assistant asks")
+@seldom(5, "an assistant asks")
 def test_an_assistant_asks_every_question(served_site: Site) -> None:
     """Over the pipes of a process, as an assistant starts it."""
     from mcp import ClientSession, StdioServerParameters  # a CPU second of each worker that need not run this
@@ -84,7 +84,7 @@ def test_an_assistant_asks_every_question(served_site: Site) -> None:
     assert "GL-1999-1" in unknown.content[0].text and "Traceback" not in unknown.content[0].text
 
 
-@seldom(3, "the SQL behind an answer")
+@seldom(5, "the SQL behind an answer")
 @pytest.mark.parametrize("name", ASKED)
 def test_the_sql_behind_an_answer_runs(served_site: Site, admin: Client, name: str) -> None:
     if text := answered(admin, name).sql:

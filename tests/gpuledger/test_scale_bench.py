@@ -21,7 +21,7 @@ def step(cpu: float, peak_mib: float) -> dict[str, float]:
     return {"seconds": 2 * cpu, "cpu_seconds": cpu, "peak_bytes": peak_mib * 2**20, "bytes": 2**30}
 
 
-@seldom(6, "bench of scale")
+@seldom(8, "bench of scale")
 def test_a_tiny_month_runs_to_its_exports_and_is_not_measured_twice(tmp_path: Path) -> None:
     measured = Measured(tmp_path / "measured.json")
     run = Run(Case(3, 1, invoiced=True), tmp_path / "case", measured, 1 << 40, 1)

@@ -66,8 +66,8 @@ def held(folder: Path, reads: Sequence[str] = ()) -> Iterator[tuple[str, dict[st
 @pytest.mark.parametrize(
     "reads",
     [
-        pytest.param(READS, marks=seldom(3, "what reads, here and over HTTP")),
-        pytest.param(tuple(STATUS), marks=seldom(6, "an invoice is computed again, here and over HTTP")),
+        pytest.param(READS, marks=seldom(5, "what reads, here and over HTTP")),
+        pytest.param(tuple(STATUS), marks=seldom(8, "an invoice is computed again, here and over HTTP")),
     ],
 )
 def test_a_command_that_reads_says_the_same_of_a_store_that_a_server_holds(
@@ -145,7 +145,7 @@ def test_files_are_compared_and_applied_by_the_server_as_the_token_s_owner(url: 
     assert "Give one file" in refused("rates diff", "1234", "--store", url)
 
 
-@seldom(4, "invoices are credited made void and issued")
+@seldom(6, "invoices are credited made void and issued")
 def test_invoices_are_credited_made_void_and_issued_by_the_server(url: str, tmp_path: Path) -> None:
     where = ("--store", url)
     assert (
@@ -348,7 +348,7 @@ def test_url_is_no_second_name_of_a_server_that_holds_the_store() -> None:
     assert found == {"agent", "watch", "scheduler"}
 
 
-@seldom(3, "every command asks the server")
+@seldom(5, "every command asks the server")
 def test_every_other_command_asks_the_server(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPO)
     (tmp_path / "tenants.yaml").write_text("rules: [{match: {tenant: speech}, cost_center: 'K-4711'}]\n")

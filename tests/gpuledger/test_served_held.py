@@ -25,7 +25,7 @@ from warehouse.store import Store, open_store
 pytestmark = pytest.mark.usefixtures("engine_stays")
 
 
-@seldom(4, "held pushes are listed shown and decided")
+@seldom(6, "held pushes are listed shown and decided")
 def test_held_pushes_are_listed_shown_and_decided_over_a_store_and_its_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

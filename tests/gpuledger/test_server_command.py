@@ -56,7 +56,7 @@ def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
     raise AssertionError(f"it ended with {process.wait()}")
 
 
-@seldom(4, "over tls without a dashboard")
+@seldom(6, "over tls without a dashboard")
 def test_over_tls_without_a_dashboard(tmp_path: Path) -> None:
     made, key = self_signed(tmp_path, "localhost")
     (tmp_path / "token").write_text(TOKEN)
@@ -146,7 +146,7 @@ PROBED_SECONDS = 25.0
 """So long may a slow machine take for what has to wait for none of them."""
 
 
-@seldom(4, "it takes records shows the books and")
+@seldom(6, "it takes records shows the books and")
 def test_it_takes_records_shows_the_books_and_ends_with_all_of_them_in_the_store_whatever_strangers_do(
     tmp_path: Path,
 ) -> None:

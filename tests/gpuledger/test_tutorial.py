@@ -34,7 +34,7 @@ def matches(shown: list[str], seen: str) -> bool:
     return re.fullmatch(r"\n".join(lines), said) is not None
 
 
-@seldom(3, "the tutorial")
+@seldom(5, "the tutorial")
 def test_the_tutorial_is_as_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULEDGER_STORE", f"chdb://{tmp_path}/store")
     monkeypatch.setenv("COLUMNS", "200")

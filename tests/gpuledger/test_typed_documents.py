@@ -159,7 +159,7 @@ def stdin(words: list[str]) -> str:
     return "SELECT 1 AS n\n" if "-" in words else "Long-Enough-Pass-1\n" * 2
 
 
-@seldom(3, "the lines of documents are typed")
+@seldom(5, "the lines of documents are typed")
 def test_each_command_line_does_what_it_may(typed: dict[str, Result]) -> None:
     wrong = {}
     for line, done in typed.items():

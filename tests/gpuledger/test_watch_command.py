@@ -37,7 +37,7 @@ from tests.patience import PATIENCE_SECONDS, until
 from tests.stores import fresh_store
 from warehouse.store import Store, open_store
 
-pytestmark = seldom(4, "all of watch command")
+pytestmark = seldom(6, "all of watch command")
 
 RUN = "import typer, sys; from gpuledger.cli import run; from gpuledger.commands import watch\n" \
       "app = typer.Typer(); app.callback()(lambda: None); watch.register(app); run(app, sys.argv[1:])"  # fmt: skip
@@ -389,7 +389,7 @@ def test_slurms_commands_are_asked_and_a_second_run_tells_nothing_else(
     assert set(events[3:]) <= set(events[:3])
 
 
-@seldom(3, "Slurm is watched")
+@seldom(5, "Slurm is watched")
 @pytest.mark.parametrize("to", ["file", "store", "server"])
 def test_slurm_is_watched_wherever_its_rows_go_without_a_word_on_its_state(
     to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

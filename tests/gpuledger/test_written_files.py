@@ -77,7 +77,7 @@ def refused(tmp_path: Path, name: str, content: bytes | str) -> str:
     return said
 
 
-@seldom(4, "a file of any kind is refused")
+@seldom(6, "a file of any kind is refused")
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_of_any_kind_is_refused_in_a_line(tmp_path: Path, name: str) -> None:
     whole = FILES[name][1]

@@ -82,7 +82,7 @@ def together(some: Iterable[Forged], most: int) -> Iterator[Forged]:
             yield Forged("; ".join(one.what for one in part), token, record, [row for one in part for row in one.rows])
 
 
-@seldom(3, "forged pushes")
+@seldom(5, "forged pushes")
 def test_every_forged_push_leaves_the_issued_month_as_it_was(fleet: Store, served: Served) -> None:
     before = ledger(fleet)
     assert before
@@ -206,7 +206,7 @@ def test_nobody_agrees_to_rows_that_they_have_not_seen(fleet: Store, served: Ser
     assert held_push(fleet, only(fleet, "c1/other").id).rows > shown.rows
 
 
-@seldom(4, "the day of a sender and what")
+@seldom(6, "the day of a sender and what")
 def test_the_day_of_a_sender_and_what_it_changed_are_on_record(fleet: Store, served: Served) -> None:
     """Whatever the tests before did: they may run elsewhere."""
     late = Forged("", WATCH, "events", [event("other", "rejected", MID_OCTOBER)])

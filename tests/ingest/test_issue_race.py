@@ -82,7 +82,7 @@ def test_what_came_after_the_last_close_keeps_its_month_from_being_issued(open_m
     assert issue_all(open_month, OCTOBER, ISSUED_AT)
 
 
-@seldom(4, "pushes while a month is issued are")
+@seldom(6, "pushes while a month is issued are")
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_pushes_while_a_month_is_issued_are_on_its_invoices_or_held(
     open_month: Store, tokens: Path, number: int

@@ -28,7 +28,7 @@ KILLS = int(os.environ.get("GPULEDGER_KILLS", "1"))
 """Ad hoc many more."""
 
 
-@seldom(4, "after a kill while a month is")
+@seldom(6, "after a kill while a month is")
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(KILLS))
 def test_after_a_kill_while_a_month_is_issued_nothing_moves_it(tmp_path: Path, number: int) -> None:

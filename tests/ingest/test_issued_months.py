@@ -73,7 +73,7 @@ def ledger(store: Store) -> list[dict[str, Any]]:
     return store.rows(LEDGER)
 
 
-@seldom(6, "without the look")
+@seldom(8, "without the look")
 def test_without_the_look_into_the_past_rows_of_today_would_change_it(
     empty: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +176,7 @@ def test_nor_does_one_that_the_receiver_lets_through(
     test_no_random_push_moves_an_issued_month(empty, seed)
 
 
-@seldom(4, "no random push moves an issued month")
+@seldom(6, "no random push moves an issued month")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_random_push_moves_an_issued_month(empty: Store, seed: int | None) -> None:
     """What the books say of it with the pushes is what they said without."""
@@ -224,7 +224,7 @@ def test_no_random_push_moves_an_issued_month(empty: Store, seed: int | None) ->
     assert sum(len(rows) for rows in said.values()) > CLUSTERS, "and most of it is stored"
 
 
-@seldom(4, "a session of an issued month that")
+@seldom(6, "a session of an issued month that")
 @pytest.mark.parametrize(
     ("keys", "held"),
     [
@@ -260,7 +260,7 @@ def test_a_session_of_an_issued_month_that_goes_on_is_held_where_its_length_was_
     assert dict(pushed(empty, Judge(empty), "events", [submitted]).held) == {}
 
 
-@seldom(4, "a later holder that falls silent moves")
+@seldom(6, "a later holder that falls silent moves")
 def test_a_later_holder_that_falls_silent_moves_nothing_of_what_began_before(empty: Store) -> None:
     """Where it was put is decided by who holds what beside it, whenever that is told."""
     apply_rate_card(

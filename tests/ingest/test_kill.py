@@ -54,7 +54,7 @@ def ingest_and_kill(url: str, path: Path, batches: int, seconds: float) -> None:
         process.wait()
 
 
-@seldom(4, "an ingest that was killed and run")
+@seldom(6, "an ingest that was killed and run")
 @pytest.mark.slow
 def test_an_ingest_that_was_killed_and_run_again_leaves_the_same_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -396,7 +396,7 @@ def gzipped(text: bytes) -> dict[str, Any]:
     return {"content": gzip.compress(text, 1), "Content-Encoding": "gzip"}
 
 
-@seldom(3, "a small body that would become much")
+@seldom(5, "a small body that would become much")
 @pytest.mark.parametrize(
     ("text", "status", "said"),
     [
@@ -422,7 +422,7 @@ def test_a_small_body_that_would_become_much_costs_little(
     assert store.value("SELECT max(length(raw)) FROM quarantine") <= 10_000
 
 
-@seldom(3, "a document that would become much")
+@seldom(5, "a document that would become much")
 @pytest.mark.parametrize(
     ("text", "status"),
     [

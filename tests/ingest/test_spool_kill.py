@@ -66,7 +66,7 @@ def ends(pid: int, missing: str) -> None:
     until(lambda: not Path(f"/proc/{pid}").exists(), missing, every=0.002)
 
 
-@seldom(4, "every spooled sample is in the store")
+@seldom(6, "every spooled sample is in the store")
 @pytest.mark.slow
 def test_every_spooled_sample_is_in_the_store_once_whatever_is_killed_when(agents: Agents, tmp_path: Path) -> None:
     chance = random.Random(f"{keep_seed()} kills of an agent")

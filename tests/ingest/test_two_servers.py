@@ -61,7 +61,7 @@ def raced(two: tuple[Store, Store], tmp_path_factory: pytest.TempPathFactory) ->
     return report
 
 
-@seldom(3, "two servers")
+@seldom(5, "two servers")
 def test_a_push_judged_before_another_server_issues_the_month_is_held(raced: Report) -> None:
     assert (raced["stored"], raced["held"]) == (0, {"issued_month": 1})
 
@@ -84,7 +84,7 @@ def test_two_people_at_two_servers_decide_a_held_push_once(two: tuple[Store, Sto
     assert [row["object"] for row in history(two[0], "", push.id)] == [push.id]
 
 
-@seldom(3, "two servers")
+@seldom(5, "two servers")
 def test_a_second_server_closes_when_the_first_has(two: tuple[Store, Store]) -> None:
     first, second = two
     with ThreadPoolExecutor(1) as pool:

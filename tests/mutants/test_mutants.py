@@ -218,7 +218,7 @@ def fault_of(copy: Copy, what: str) -> Fault:
     return found
 
 
-@seldom(4, "a fault is caught and one that")
+@seldom(6, "a fault is caught and one that")
 def test_a_fault_is_caught_and_one_that_no_test_reaches_survives(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
     reached, unreached = fault_of(copy, "value + 1 -> value - 1"), fault_of(copy, "0 - value -> 0 + value")
     control = Control()

@@ -151,7 +151,7 @@ def renamed(answer: Any, names: Mapping[str, str]) -> Any:
     return answer
 
 
-@seldom(3, "every command of an upgraded store")
+@seldom(5, "every command of an upgraded store")
 def test_every_command_prints_of_an_upgraded_store_what_the_release_printed(
     upgraded: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -274,7 +274,7 @@ def test_a_store_of_an_earlier_version_than_a_release_is_refused(release: Path, 
         assert schema(store) == before
 
 
-@seldom(4, "the rights of an upgrade")
+@seldom(6, "the rights of an upgrade")
 def test_the_account_of_a_server_may_do_all_that_an_upgrade_does(release: Path, tmp_path: Path) -> None:
     folder = copied(release, tmp_path / "release")
     (tmp_path / "config").mkdir()

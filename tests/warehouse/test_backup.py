@@ -194,7 +194,7 @@ def test_no_backup_is_made_below_one_of_later_than_now(tmp_path: Path, folder: P
         assert back_up(store, NOW, nobody_writing) == backups(folder)[-1]
 
 
-@seldom(3, "a backup is killed")
+@seldom(5, "a backup is killed")
 def test_a_backup_that_is_killed_anywhere_harms_none_and_hinders_none(tmp_path: Path, folder: Path) -> None:
     fresh_store(tmp_path / "store").close()
     seed = drawn_seed() % 1_000_000

@@ -48,7 +48,7 @@ def backup_of(folder: Path, number: int, whole: str, store: str = "") -> Backup:
     return made
 
 
-@seldom(3, "a bucket is restored")
+@seldom(5, "a bucket is restored")
 def test_books_and_invoices_come_back_from_the_bucket_alone(tmp_path: Path, s3: S3) -> None:
     rich_books(tmp_path / "books").close()
     target = bucket(s3)

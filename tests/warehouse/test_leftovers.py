@@ -35,7 +35,7 @@ def tables(store: Store) -> set[str]:
     return {row["name"] for row in store.rows("SELECT name FROM system.tables WHERE database = 'gpuledger'")}
 
 
-@seldom(3, "what a killed process has staged")
+@seldom(5, "what a killed process has staged")
 def test_what_a_killed_process_has_staged_is_dropped_a_day_later_and_nothing_else(tmp_path: Path) -> None:
     tokens = "0123456789abcdef" * 2
     others = {  # how many days ago it was made, and whether it is dropped

@@ -54,7 +54,7 @@ def test_a_batch_sent_again_changes_nothing(remote: Store) -> None:
     assert remote.value("SELECT count() AS n FROM system.tables WHERE name LIKE 'staged_%'") == 0
 
 
-@seldom(3, "a served store is closed")
+@seldom(5, "a served store is closed")
 def test_the_close_runs_there_too(remote: Store) -> None:
     remote.command(
         "INSERT INTO devices (ts, cluster, node, device_id, model, units, state) "

@@ -80,7 +80,7 @@ def test_a_migration_of_a_sharded_table_of_a_new_kind_is_no_surprise(statement: 
 
 
 @pytest.mark.timeout(1800)
-@seldom(4, "a life on two shards")
+@seldom(6, "a life on two shards")
 def test_a_life_on_two_shards_is_that_on_one_server(sharded: ServerStore) -> None:
     assert sharded.in_shards
     here = life(sharded)

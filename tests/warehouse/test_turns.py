@@ -52,7 +52,7 @@ def process(url: str) -> Iterator[Callable[..., TurnsBetween]]:
         one.close()
 
 
-@seldom(4, "whoever is alone is alone and others")
+@seldom(6, "whoever is alone is alone and others")
 def test_whoever_is_alone_is_alone_and_others_are_together(process: Callable[..., TurnsBetween]) -> None:
     seed = drawn_seed() % 1_000_000
     inside: list[bool] = []

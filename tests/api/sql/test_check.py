@@ -98,7 +98,7 @@ ENDLESS = (
 )
 
 
-@seldom(3, "SQL that would take too much")
+@seldom(5, "SQL that would take too much")
 @pytest.mark.parametrize("text", ENDLESS)
 def test_what_would_take_too_much_is_refused_with_a_reason(engine: Engine, text: str) -> None:
     with pytest.raises(SqlError) as refused:

@@ -22,7 +22,7 @@ from tests.draws import seldom
 from tests.patience import PATIENCE_SECONDS, until
 from warehouse.store import EmbeddedStore
 
-pytestmark = seldom(4, "all of endpoint")
+pytestmark = seldom(6, "all of endpoint")
 
 ROWS = 250_000
 MANY = f"SELECT number AS n, toString(number % 7) AS s FROM numbers({ROWS})"

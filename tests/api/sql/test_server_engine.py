@@ -220,7 +220,7 @@ def test_a_statement_whose_reader_left_is_killed_as_the_same_user(
     until(lambda: not running(engine, "asked_left"), within=ENDS_SECONDS)
 
 
-@seldom(4, "no more statements are asked of the")
+@seldom(6, "no more statements are asked of the")
 def test_no_more_statements_are_asked_of_the_server_at_once_than_run(served: Served) -> None:
     with served.engine(Limits(at_once=1, waiting_seconds=0.3)) as narrow:
         with (
@@ -299,7 +299,7 @@ def test_without_an_account_of_its_own_nothing_is_asked(
     assert not [one for one in served.requests()[before:] if "peoples" in one["body"] and one["user"] != "another"]
 
 
-@seldom(4, "an account that may do more than")
+@seldom(6, "an account that may do more than")
 def test_an_account_that_may_do_more_than_analysts_is_not_asked(books: Path, tmp_path: Path) -> None:
     with server(None, books, tmp_path) as found, found.engine() as engine:
         with pytest.raises(SqlError, match="may do more than analysts"):
@@ -307,7 +307,7 @@ def test_an_account_that_may_do_more_than_analysts_is_not_asked(books: Path, tmp
         assert not [one for one in found.requests() if "peoples" in one["body"]]
 
 
-@seldom(4, "the audit is asked by another account")
+@seldom(6, "the audit is asked by another account")
 def test_the_audit_is_asked_by_another_account_and_for_those_alone_who_see_it(
     books: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,7 +137,7 @@ class Watch:
         return list({key(row): row for row in rows if row["record"] == "events"}.values())
 
 
-@seldom(4, "allocations on a real server last as")
+@seldom(6, "allocations on a real server last as")
 @pytest.mark.slow
 @pytest.mark.skipif(bool(missing()), reason=missing())
 def test_allocations_on_a_real_server_last_as_long_as_it_had_them_reserved(tmp_path: Path) -> None:

@@ -309,7 +309,7 @@ def _free(*ports: int) -> bool:
     return True
 
 
-@seldom(4, "a real api server names the pod")
+@seldom(6, "a real api server names the pod")
 @pytest.mark.slow
 @pytest.mark.skipif(bool(no_api_server()), reason=no_api_server())
 def test_a_real_api_server_names_the_pod_of_a_bound_token(store: Store, tmp_path: Path) -> None:

@@ -453,7 +453,7 @@ class Stage:
         return list({key(row): row for row in self._rows}.values())
 
 
-@seldom(4, "random pod histories")
+@seldom(6, "random pod histories")
 @pytest.mark.parametrize("number", range(3))
 def test_random_pod_histories_are_reported_to_the_second_however_server_and_watch_fail(
     tmp_path: Path, number: int

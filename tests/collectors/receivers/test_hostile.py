@@ -142,7 +142,7 @@ def flood(name: str) -> None:
     print((after.ru_maxrss - before.ru_maxrss) // 1024, round(after.ru_utime - began, 2))
 
 
-@seldom(4, "floods")
+@seldom(6, "floods")
 @pytest.mark.parametrize("name", drawn(sorted(FLOODS), 0.1))
 def test_a_flood_of_nothing_costs_little(name: str) -> None:
     command = [sys.executable, "-m", "tests.collectors.receivers.test_hostile", name]

@@ -25,7 +25,7 @@ from warehouse.store import open_store
 COLUMNS = "interval_seconds, state, utilization, memory_used_bytes"
 
 
-@seldom(4, "what was acknowledged outlives a kill and")
+@seldom(6, "what was acknowledged outlives a kill and")
 def test_what_was_acknowledged_outlives_a_kill_and_is_assembled_by_the_next_server(tmp_path: Path) -> None:
     tokens = tokens_file(tmp_path, SENDERS)
     fresh_store(tmp_path / "store").close()

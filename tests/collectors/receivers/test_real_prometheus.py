@@ -113,7 +113,7 @@ COLUMNS = (
 )
 
 
-@seldom(4, "what is pushed is what is scraped")
+@seldom(6, "what is pushed is what is scraped")
 def test_what_is_pushed_is_what_is_scraped(tmp_path: Path) -> None:
     with fresh_store(tmp_path / "store") as store, receiving(store, tokens_file(tmp_path)) as pushed, serving() as page:
         page.route = Page(random.Random(15))

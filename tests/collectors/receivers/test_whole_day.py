@@ -379,7 +379,7 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> AnotherClock:
 
 
 @pytest.mark.timeout(HOURS * 3600 / SPEED + 900)
-@seldom(6, "a whole day is pushed")
+@seldom(8, "a whole day is pushed")
 def test_a_day_that_prometheus_pushes_makes_the_books_of_a_day_that_is_scraped(
     tmp_path: Path, clock: AnotherClock
 ) -> None:

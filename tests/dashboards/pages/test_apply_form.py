@@ -92,7 +92,7 @@ def test_explore_lists_one_s_own_queries_and_what_others_share(house: Store) -> 
 class TestInABrowser:
     pytestmark = MARKS
 
-    @seldom(4, "a rate card is opened compared and")
+    @seldom(6, "a rate card is opened compared and")
     def test_a_rate_card_is_opened_compared_and_applied_with_a_reason(
         self, url: str, opened: Any, house: Store, tmp_path: Path
     ) -> None:
@@ -120,7 +120,7 @@ class TestInABrowser:
         (done,) = house.rows("SELECT actor, reason FROM audit FINAL WHERE reason = 'B200 come in'")
         assert done["actor"] == ANYBODY.name
 
-    @seldom(4, "an invoice is made void and issued")
+    @seldom(6, "an invoice is made void and issued")
     def test_an_invoice_is_made_void_and_issued_again(self, url: str, opened: Any, house: Store) -> None:
         from playwright.sync_api import expect
 
@@ -135,7 +135,7 @@ class TestInABrowser:
         rows = house.rows("SELECT number, status FROM v_invoices WHERE tenant = 'speech' ORDER BY number")
         assert [tuple(row.values()) for row in rows] == [("GL-2026-00001", "void"), ("GL-2026-00003", "issued")]
 
-    @seldom(4, "a query is saved chosen changed and")
+    @seldom(6, "a query is saved chosen changed and")
     def test_a_query_is_saved_chosen_changed_and_deleted(self, url: str, opened: Any) -> None:
         from playwright.sync_api import expect
 

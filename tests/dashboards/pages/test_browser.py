@@ -13,7 +13,7 @@ from tests.patience import until
 pytestmark = MARKS
 
 
-@seldom(4, "from a tenant down to an hour")
+@seldom(6, "from a tenant down to an hour")
 def test_from_a_tenant_down_to_an_hour(url: str, opened: Any) -> None:
     from playwright.sync_api import expect
 
@@ -37,7 +37,7 @@ def test_from_a_tenant_down_to_an_hour(url: str, opened: Any) -> None:
         assert wrong == []
 
 
-@seldom(4, "from the heat map to a holder")
+@seldom(6, "from the heat map to a holder")
 def test_from_the_heat_map_to_a_holder(url: str, opened: Any) -> None:
     from playwright.sync_api import expect
 
@@ -57,7 +57,7 @@ def test_from_the_heat_map_to_a_holder(url: str, opened: Any) -> None:
         assert wrong == []
 
 
-@seldom(4, "the heat map is one stop for the keyboard")
+@seldom(6, "the heat map is one stop for the keyboard")
 def test_the_heat_map_is_one_stop_for_the_keyboard(url: str, opened: Any) -> None:
     """As found: each of its cells was one, two hundred of them before the table below."""
     from playwright.sync_api import expect
@@ -98,7 +98,7 @@ def test_the_heat_map_is_one_stop_for_the_keyboard(url: str, opened: Any) -> Non
         assert wrong == []
 
 
-@seldom(4, "a day of a chart is opened by the keyboard")
+@seldom(6, "a day of a chart is opened by the keyboard")
 def test_a_day_of_a_chart_is_opened_by_the_keyboard(url: str, opened: Any) -> None:
     """As found: by a click alone."""
     from playwright.sync_api import expect
@@ -120,7 +120,7 @@ def test_a_day_of_a_chart_is_opened_by_the_keyboard(url: str, opened: Any) -> No
         assert wrong == []
 
 
-@seldom(4, "a workload is found by a part")
+@seldom(6, "a workload is found by a part")
 def test_a_workload_is_found_by_a_part_of_its_name(url: str, opened: Any) -> None:
     from playwright.sync_api import expect
 
@@ -134,7 +134,7 @@ def test_a_workload_is_found_by_a_part_of_its_name(url: str, opened: Any) -> Non
         assert wrong == []
 
 
-@seldom(4, "a long table on a phone")
+@seldom(6, "a long table on a phone")
 def test_a_long_table_scrolls_with_the_page_on_a_phone_and_shows_all_when_asked(url: str, opened: Any) -> None:
     from playwright.sync_api import expect
 

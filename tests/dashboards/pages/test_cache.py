@@ -86,7 +86,7 @@ def _kept(store: Store, principal: Principal) -> list[Kept]:
     return list(found.values())
 
 
-@seldom(3, "what is kept reads no other table")
+@seldom(5, "what is kept reads no other table")
 def test_what_is_kept_reads_no_table_that_it_does_not_name(
     house: Store, kept_by_pages: Mapping[Principal, list[Kept]]
 ) -> None:
@@ -103,7 +103,7 @@ def test_what_is_kept_reads_no_table_that_it_does_not_name(
             assert {"events", "allocations", "closed_hours", "ledger_days", "ledger_entries"} <= seen
 
 
-@seldom(4, "what is cached of a period reads")
+@seldom(6, "what is cached of a period reads")
 def test_what_is_kept_of_a_period_reads_nothing_after_it(
     house: Store, kept_by_pages: Mapping[Principal, list[Kept]]
 ) -> None:

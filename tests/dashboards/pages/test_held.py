@@ -81,7 +81,7 @@ def test_an_effect_that_takes_too_long_is_not_called_none(waits: Store, monkeypa
 class TestInABrowser:
     pytestmark = MARKS
 
-    @seldom(4, "what waits is chosen seen in money")
+    @seldom(6, "what waits is chosen seen in money")
     def test_what_waits_is_chosen_seen_in_money_and_refused(
         self, url: str, opened: Any, waits: Store, tmp_path: Path
     ) -> None:

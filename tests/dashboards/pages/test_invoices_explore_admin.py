@@ -542,7 +542,7 @@ class TestInABrowser:
 
     pytestmark = MARKS
 
-    @seldom(4, "a statement is run shared by its")
+    @seldom(6, "a statement is run shared by its")
     def test_a_statement_is_run_shared_by_its_address_and_exported(self, url: str, opened: Any) -> None:
         from playwright.sync_api import expect
 
@@ -556,7 +556,7 @@ class TestInABrowser:
             assert page.request.get(url + href).text().startswith('"tenant","hours"\n"speech",')
             assert wrong == []
 
-    @seldom(4, "drafts and what no rule fits are")
+    @seldom(6, "drafts and what no rule fits are")
     def test_drafts_and_what_no_rule_fits_are_taken_along(
         self, url: str, opened: Any, house: Store, tmp_path: Path
     ) -> None:
@@ -581,7 +581,7 @@ class TestInABrowser:
             assert page.locator(".gl-all-issued").evaluate("one => one.firstChild.offsetWidth == one.offsetWidth")
             assert wrong == []
 
-    @seldom(4, "a token is made told once and")
+    @seldom(6, "a token is made told once and")
     def test_a_token_is_made_told_once_and_revoked(self, url: str, opened: Any, house: Store) -> None:
         from playwright.sync_api import expect
 
@@ -608,7 +608,7 @@ class TestInABrowser:
         assert (made.name, sorted(made.scopes), made.revoked) == ("for grafana", ["read", "sql"], True)
         assert made.owner.label == "for grafana (service)"
 
-    @seldom(4, "a credit note is issued from an")
+    @seldom(6, "a credit note is issued from an")
     def test_a_credit_note_is_issued_from_an_invoice(self, url: str, opened: Any, house: Store) -> None:
         from playwright.sync_api import expect
 

@@ -561,7 +561,7 @@ def test_a_tenant_sees_its_own_alerts_and_no_silences(house: Store) -> None:
 class TestInTheBrowser:
     pytestmark = MARKS
 
-    @seldom(4, "an alert is silenced and the silence")
+    @seldom(6, "an alert is silenced and the silence")
     def test_an_alert_is_silenced_and_the_silence_ended(self, url: str, opened: Any) -> None:
         from playwright.sync_api import expect
 
@@ -587,7 +587,7 @@ class TestInTheBrowser:
             expect(page.locator("#alerts-silences")).to_contain_text("No silences.")
             assert wrong == []
 
-    @seldom(4, "an alert is acknowledged on a phone")
+    @seldom(6, "an alert is acknowledged on a phone")
     def test_an_alert_is_acknowledged_on_a_phone_and_who_cannot_be_told_is_said(self, url: str, opened: Any) -> None:
         from axe_playwright_python.sync_playwright import Axe
         from playwright.sync_api import expect
@@ -605,7 +605,7 @@ class TestInTheBrowser:
             expect(page.locator(".gl-alerts details[open] > summary .gl-badge")).to_have_text("已确认")
             assert [one for one in wrong if "409" not in one] == []
 
-    @seldom(4, "an alert is acknowledged from two browsers, and its owner told by a double click")
+    @seldom(6, "an alert is acknowledged from two browsers, and its owner told by a double click")
     def test_a_second_acknowledgement_says_whose_was_first_and_a_double_click_tells_once(
         self, house: Store, tmp_path: Path, opened: Any
     ) -> None:

@@ -16,7 +16,7 @@ from tests.patience import until
 from tests.scheduler.live.idling import Idling
 from warehouse.store import Store
 
-pytestmark = [*MARKS, seldom(4, "idle jobs are reclaimed and kept")]
+pytestmark = [*MARKS, seldom(6, "idle jobs are reclaimed and kept")]
 POLICY: dict[str, Any] = {"warn": "30m", "after": "2h", "then": "suspend"}
 
 

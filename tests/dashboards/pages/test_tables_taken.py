@@ -82,7 +82,7 @@ def operated(fleet: tuple[Store, AccessStore]) -> Store:
     return fleet[0]
 
 
-@seldom(3, "each table can be taken along")
+@seldom(5, "each table can be taken along")
 def test_each_table_can_be_taken_along_with_instants_in_utc_and_numbers(operated: Store) -> None:
     found: dict[str, bool] = {}
     for page in PAGES:

@@ -464,7 +464,7 @@ class TestInTheBrowser:
             picture(page, "waited")
             assert wrong == []
 
-    @seldom(4, "from a queue to why a job waits")
+    @seldom(6, "from a queue to why a job waits")
     def test_from_a_queue_to_why_a_job_waits_on_a_phone(self, url: str, opened: Any) -> None:
         from playwright.sync_api import expect
 

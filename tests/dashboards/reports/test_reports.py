@@ -407,7 +407,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(build(), ["report", *arguments])
 
 
-@seldom(4, "the command previews and sends")
+@seldom(6, "the command previews and sends")
 def test_the_command_previews_and_sends(folder: Path, tmp_path: Path) -> None:
     where = ("--store", f"chdb://{folder}")
     october = ("--tenant", "vision", "--period", "2026-10")

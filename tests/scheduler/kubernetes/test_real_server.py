@@ -273,7 +273,7 @@ class OperatorProcess:
             self._process.wait(PATIENCE_SECONDS)
 
 
-@seldom(4, "jobs on a real server")
+@seldom(6, "jobs on a real server")
 def test_jobs_run_once_and_leave_nothing_though_the_operator_is_killed(plane: ControlPlane, tmp_path: Path) -> None:
     seed = os.environ.get("GPULEDGER_SEED", f"{keep_seed()} operator on a real server")
     print(f"GPULEDGER_SEED={seed!r}")
@@ -336,7 +336,7 @@ def _play(kubelets: Kubelets, seconds: float) -> None:
         time.sleep(0.05)
 
 
-@seldom(4, "idle jobs on a real server")
+@seldom(6, "idle jobs on a real server")
 @pytest.mark.parametrize("then", ["shrink", "suspend"])
 def test_an_idle_job_is_told_warned_and_made_smaller_or_suspended_and_an_invoice_shows_what_that_saved(
     plane: ControlPlane, tmp_path: Path, then: str
@@ -459,7 +459,7 @@ def invoice_shows_what_it_saved(folder: Path, events: list[Thing], job: str, the
     assert all(one["evidence"].startswith("idle for 1h10m, as measured at ") for one in section["reclaims"])
 
 
-@seldom(4, "scaling on a real server")
+@seldom(6, "scaling on a real server")
 def test_kubectl_scale_and_edits_of_scaling_are_followed_or_explained(plane: ControlPlane, tmp_path: Path) -> None:
     kubelets, executor = Kubelets(plane, random.Random(1)), PodExecutor()
     with contextlib.closing(Log(tmp_path / "log", alone=True)) as log, ApiCluster(find(plane.operator)) as cluster:
@@ -508,7 +508,7 @@ def test_kubectl_scale_and_edits_of_scaling_are_followed_or_explained(plane: Con
             plane.api.delete(path)
 
 
-@seldom(4, "scaling on a real server")
+@seldom(6, "scaling on a real server")
 def test_a_policy_of_scaling_is_followed_and_one_that_is_none_says_so(plane: ControlPlane, tmp_path: Path) -> None:
     kubelets, executor, shift = Kubelets(plane, random.Random(1)), PodExecutor(), 0.0
     with contextlib.closing(Log(tmp_path / "log", alone=True)) as log, ApiCluster(find(plane.operator)) as cluster:
@@ -662,7 +662,7 @@ def _without(found: Any, wanted: Any, at: str = "") -> list[str]:
     return [] if found == wanted else [at]
 
 
-@seldom(4, "pools on a real server")
+@seldom(6, "pools on a real server")
 def test_a_pool_says_how_its_devices_are_given_away_and_nodes_that_differ_are_named(
     plane: ControlPlane, tmp_path: Path
 ) -> None:
@@ -732,7 +732,7 @@ def test_a_pool_says_how_its_devices_are_given_away_and_nodes_that_differ_are_na
                 plane.api.delete(f"/api/v1/nodes/{name}")
 
 
-@seldom(4, "pools on a real server")
+@seldom(6, "pools on a real server")
 def test_pools_of_the_cluster_are_followed_and_one_operator_acts(plane: ControlPlane, tmp_path: Path) -> None:
     """With the rights that are shipped: a pool is declared and edited, well and badly; jobs run in it; of three
     operators the first acts; when it is killed, the one with its log takes over, and the one with another never does.

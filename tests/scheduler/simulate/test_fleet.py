@@ -37,7 +37,7 @@ def events() -> list[dict[str, Any]]:
     return rows
 
 
-@seldom(3, "a fleet is simulated")
+@seldom(5, "a fleet is simulated")
 def test_nothing_is_held_twice_nor_while_it_is_broken() -> None:
     fleet, found, _ = placed()
     spans: dict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
@@ -54,7 +54,7 @@ def test_nothing_is_held_twice_nor_while_it_is_broken() -> None:
                 assert holding.end_ms <= incident.start_ms or holding.start_ms >= incident.end_ms
 
 
-@seldom(3, "a fleet is simulated")
+@seldom(5, "a fleet is simulated")
 def test_what_runs_at_the_end_is_what_the_scheduler_thinks_runs() -> None:
     _, found, scheduler = placed()
     until = {
@@ -66,7 +66,7 @@ def test_what_runs_at_the_end_is_what_the_scheduler_thinks_runs() -> None:
     assert set(scheduler.core.running) - until <= lost | suspended
 
 
-@seldom(3, "a fleet is simulated")
+@seldom(5, "a fleet is simulated")
 def test_gangs_start_whole_and_every_decision_is_named() -> None:
     by_start: dict[tuple[str, datetime], list[dict[str, Any]]] = defaultdict(list)
     for row in events():
@@ -88,7 +88,7 @@ def test_slurms_nodes_are_not_its_own() -> None:
     assert {source for node, source in sources.items() if node != "h100"} == {SOURCE}
 
 
-@seldom(4, "the same plan is decided alike")
+@seldom(6, "the same plan is decided alike")
 def test_the_same_plan_is_decided_alike() -> None:
     """The rows are of another run than what was placed."""
     rows = Counter((row["ts"], row["event"], row["allocation_id"], row["message"]) for row in events())
@@ -121,7 +121,7 @@ def test_what_waits_says_why() -> None:
     assert sum(len(codes) > 1 for codes in changes) > 5
 
 
-@seldom(3, "a fleet is simulated")
+@seldom(5, "a fleet is simulated")
 def test_whenever_it_is_watched_somebody_waits_and_is_expected_to_start() -> None:
     explained: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for event in placed()[1].events:
@@ -135,7 +135,7 @@ def test_whenever_it_is_watched_somebody_waits_and_is_expected_to_start() -> Non
     assert all(first < last for first, last in expected)
 
 
-@seldom(3, "a fleet is simulated")
+@seldom(5, "a fleet is simulated")
 def test_guarantees_are_lent_and_reclaimed() -> None:
     _, found, scheduler = placed()
     taken = [event for event in found.events if event.event == "preempted" and event.reason == "ReclaimLentQuota"]

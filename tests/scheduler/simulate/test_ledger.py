@@ -102,7 +102,7 @@ class Books:
         return {tenant: (books[tenant], mine[tenant]) for tenant in books}
 
 
-@seldom(3, "a simulated cluster's books")
+@seldom(5, "a simulated cluster's books")
 def test_books_of_a_simulated_cluster_balance_and_agree_with_its_report(store: Store) -> None:
     books = Books(store)
     report = simulate(mixed(), Setup("x", NODES, TENANTS, QUEUES), emit=books.emit)
@@ -112,7 +112,7 @@ def test_books_of_a_simulated_cluster_balance_and_agree_with_its_report(store: S
         assert theirs == pytest.approx(ours, rel=1e-9)
 
 
-@seldom(3, "Philly through the scheduler")
+@seldom(5, "Philly through the scheduler")
 def test_philly_through_the_scheduler_into_the_ledger_balances(store: Store) -> None:
     jobs = SHARED / "traces" / "philly_2017_passed_jobs_82k.csv.gz"
     machines = SHARED / "traces" / "philly_2017_machines.csv.gz"

@@ -178,7 +178,7 @@ def test_what_lies_beneath_the_views_is_what_they_read(everything: dict[str, str
     assert read("alerts") == set(ALERTS)
 
 
-@seldom(4, "the server s process needs what its")
+@seldom(6, "the server s process needs what its")
 def test_the_server_s_process_needs_what_its_account_has_and_no_more(tmp_path: Path) -> None:
     """From the first migration to verified books, with a staged insert as on a server and a scratch database."""
     writer = account("gpuledger_writer")

@@ -34,7 +34,7 @@ def panels(asked: Asked) -> dict[str, str]:
     return found
 
 
-@seldom(4, "every panel and every recipe answers an")
+@seldom(6, "every panel and every recipe answers an")
 @pytest.mark.parametrize("who", ["gpuledger_grafana", "gpuledger_reader"])
 def test_every_panel_and_every_recipe_answers_an_account_what_it_answers_the_owner(
     books: Path, tmp_path: Path, who: str
