@@ -15,6 +15,7 @@ from starlette.responses import FileResponse
 
 from access.principal import ForbiddenError
 from api.caller import Close, MonthText, See, SeeAudit, SeeFleet, Tenant
+from api.heavy import HEAVY
 from api.paging import Limit, Offset, Page, page_of
 from api.strict import Body, StrictRoute
 from api.values import aware
@@ -69,7 +70,7 @@ def close_(caller: Close, wanted: WantedClose = AS_FAR_AS_FACTS) -> documents.Cl
     return documents.Closed.model_validate(report)
 
 
-@router.get("/proof")
+@router.get("/proof", dependencies=[HEAVY])
 def proof(caller: SeeFleet) -> documents.Proof:
     """Whether the books are true: quantities and prices computed again by another way, documents and chains walked."""
     found = verify(caller.store)
@@ -90,7 +91,10 @@ def audit_(
 
 
 @router.get(
-    "/exports/focus", response_class=FileResponse, responses={200: {"content": {media: {} for media in FILES.values()}}}
+    "/exports/focus",
+    response_class=FileResponse,
+    responses={200: {"content": {media: {} for media in FILES.values()}}},
+    dependencies=[HEAVY],
 )
 def focus(
     caller: See,

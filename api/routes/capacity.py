@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 
 from api.caller import PeriodText, See, SeeFleet, Tenant
 from api.capacity import SECONDS, simulation_document, start_simulations, what_if
+from api.heavy import HEAVY
 from api.strict import StrictRoute
 from api.values import closed_span
 from billing.closed import closed_part
@@ -58,7 +59,7 @@ def capacity_(
 _HOUR = ("hours", "allocated", "available", "waiting", "waiting_unsized")
 
 
-@router.get("/capacity/simulation")
+@router.get("/capacity/simulation", dependencies=[HEAVY])
 def capacity_simulation(
     caller: SeeFleet,
     period: PeriodText = None,

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from api.caller import Caller, Issue, MonthText, See, SeeFleet, Tenant
 from api.downloads import attachment
+from api.heavy import HEAVY
 from api.paging import Limit, Offset, Page, page_of
 from api.problems import NotFoundError
 from api.strict import Body, ReasonText, StrictRoute
@@ -60,7 +61,7 @@ def list_invoices(
     return page_of(request, found, _head, limit, offset)
 
 
-@router.get("/drafts")
+@router.get("/drafts", dependencies=[HEAVY])
 def drafts(
     request: Request, caller: See, month: MonthText, tenant: Tenant = None, limit: Limit = 100, offset: Offset = 0
 ) -> Page[documents.InvoiceDocument]:
@@ -80,7 +81,7 @@ def show(caller: See, number: str) -> documents.InvoiceDocument:
     return documents.InvoiceDocument(**_issued(caller, number).document)
 
 
-@router.get("/invoices/{number}/proof")
+@router.get("/invoices/{number}/proof", dependencies=[HEAVY])
 def prove(caller: SeeFleet, number: str) -> documents.InvoiceProof:
     """An issued document computed again from the raw facts of its time, and the chain of all of them walked."""
     _issued(caller, number)
